@@ -1,6 +1,7 @@
 //! The periodic jobs of the control plane: when each ran last, how that ended, and when it runs next. `GET state` shows
 //! them. Runs are stored, so that a restart forgets neither the last run of a job nor its error.
 
+mod named_tasks;
 mod tasks;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +12,7 @@ use shared::clock::unix_ms;
 use shared::sanitize::guarded;
 use tokio::sync::Notify;
 
+pub(crate) use self::named_tasks::{NamedTasks, Panicked};
 pub(crate) use self::tasks::JobTasks;
 
 /// All periodic jobs of the process, in the order of their registration.

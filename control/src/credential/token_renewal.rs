@@ -10,11 +10,10 @@ use serde_json::Value;
 use shared::clock::unix_ms;
 use shared::port::{HttpClient, HttpLimits};
 use shared::sanitize::diagnostic;
-use tokio::task::JoinSet;
 
 use super::grant::{Grant, GrantedToken, given};
 use super::tokens::AccessTokens;
-use crate::background::{Job, JobTasks};
+use crate::background::{Job, JobTasks, NamedTasks, Panicked};
 
 /// Requests publication of the changed tokens. Returns false if that is not possible now.
 type PublishTokens = Box<dyn Fn() -> bool + Send>;
@@ -32,7 +31,7 @@ pub(crate) struct TokenRenewer {
 
 impl fmt::Debug for TokenRenewer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keeper").field("tokens", &self.tokens).finish_non_exhaustive()
+        f.debug_struct("TokenRenewer").field("tokens", &self.tokens).finish_non_exhaustive()
     }
 }
 
@@ -48,15 +47,12 @@ impl TokenRenewer {
 
     /// Requests and renews tokens for as long as the future is polled.
     pub(crate) async fn run(mut self) {
-        let mut renewals = JoinSet::new();
+        let mut renewals = NamedTasks::new();
         loop {
             for grant in self.tokens.take_due(unix_ms()) {
                 self.tasks.begins();
-                let http = Arc::clone(&self.http);
-                renewals.spawn(async move {
-                    let given = ask(&http, &grant).await;
-                    (grant, given)
-                });
+                let (http, asked) = (Arc::clone(&self.http), grant.clone());
+                renewals.spawn(grant, async move { ask(&http, &asked).await });
             }
             let now_ms = unix_ms();
             let pause_ms = self.tokens.pause_ms(now_ms);
@@ -64,11 +60,10 @@ impl TokenRenewer {
             let pause = pause_ms.map_or(PAUSE_MAX, Duration::from_millis);
             let pause = if self.is_owing { PAUSE_OWING } else { pause.min(PAUSE_MAX) };
             tokio::select! {
-                Some(done) = renewals.join_next() => {
-                    if let Ok((grant, given)) = done {
-                        self.tasks.ends(given.as_ref().map(drop).map_err(String::clone), renewals.len());
-                        self.learn(&grant, given);
-                    }
+                Some((grant, given)) = renewals.next() => {
+                    let given = given.unwrap_or_else(|Panicked| Err(Panicked::TEXT.to_owned()));
+                    self.tasks.ends(given.as_ref().map(drop).map_err(String::clone), renewals.len());
+                    self.learn(&grant, given);
                 }
                 () = self.tokens.wanted() => {}
                 () = tokio::time::sleep(pause) => {}

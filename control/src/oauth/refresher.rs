@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use shared::clock::unix_ms;
-use tokio::task::JoinSet;
 
 use super::Vendor;
 use crate::actor::Actor;
-use crate::background::{Job, JobTasks};
+use crate::background::{Job, JobTasks, NamedTasks, Panicked};
 use crate::command::oauth::{BeginRefresh, KeepRefreshed, RefuseRefresh};
 use crate::command::{AdminWrite, Command, CommandRefusal};
 use crate::credential::oauth::{DueRefresh, OauthConnection, RefreshSchedule, TokenFailure, TokenSet};
@@ -38,16 +37,14 @@ impl Refresher {
 
     /// Refreshes tokens for as long as the future is polled.
     pub(crate) async fn run(mut self) {
-        let mut refreshing = JoinSet::new();
+        let mut refreshing = NamedTasks::new();
         let mut is_owing = false;
         loop {
             for due in self.schedule.take_due(unix_ms()) {
                 self.tasks.begins();
                 let (vendor, writer) = (self.vendor.clone(), self.writer.clone());
-                refreshing.spawn(async move {
-                    let result = refresh(&vendor, &writer, &due).await;
-                    (due.connection.provider.clone(), result)
-                });
+                let provider = due.connection.provider.clone();
+                refreshing.spawn(provider, async move { refresh(&vendor, &writer, &due).await });
             }
             let now_ms = unix_ms();
             let pause_ms = self.schedule.pause_ms(now_ms);
@@ -55,11 +52,10 @@ impl Refresher {
             let pause = pause_ms.map_or(PAUSE_MAX, Duration::from_millis);
             let pause = if is_owing { PAUSE_OWING } else { pause.min(PAUSE_MAX) };
             tokio::select! {
-                Some(done) = refreshing.join_next() => {
-                    if let Ok((provider, result)) = done {
-                        self.tasks.ends(result.clone(), refreshing.len());
-                        is_owing |= self.schedule.learn(&provider, result, unix_ms());
-                    }
+                Some((provider, result)) = refreshing.next() => {
+                    let result = result.unwrap_or_else(|Panicked| Err(Panicked::TEXT.to_owned()));
+                    self.tasks.ends(result.clone(), refreshing.len());
+                    is_owing |= self.schedule.learn(&provider, result, unix_ms());
                 }
                 () = self.schedule.wanted() => {}
                 () = tokio::time::sleep(pause) => {}

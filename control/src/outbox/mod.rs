@@ -11,10 +11,9 @@ use std::time::Duration;
 
 use shared::clock::unix_ms;
 use shared::port::HttpClient;
-use tokio::task::JoinSet;
 
-pub(crate) use self::send::{Message, send};
-use crate::background::JobTasks;
+pub(crate) use self::send::{Message, SentMessage, send};
+use crate::background::{JobTasks, NamedTasks, Panicked};
 use crate::db::outbox::delivery::{Tried, due, record};
 use crate::db::readers::Readers;
 use crate::db::webhooks::WebhookRow;
@@ -36,16 +35,20 @@ pub(crate) struct Deliverer {
 /// A delivery that is being tried.
 #[derive(Debug)]
 struct Trying {
+    /// The number of the delivery.
+    number: i64,
     webhook: WebhookRow,
-    message: Message,
     /// Its failures before this try.
     failures: u32,
 }
 
+/// The tries that are running.
+type Tries = NamedTasks<Trying, SentMessage>;
+
 impl Deliverer {
     /// Delivers for as long as the future is polled.
     pub(crate) async fn run(mut self) {
-        let mut running = JoinSet::new();
+        let mut running = Tries::new();
         // The deliveries that are being tried, or whose outcome is not stored yet.
         let mut busy = BTreeSet::new();
         let mut outcomes: Vec<Tried> = Vec::new();
@@ -57,9 +60,11 @@ impl Deliverer {
                 PAUSE_FAILING
             };
             tokio::select! {
-                Some(done) = running.join_next() => {
-                    let done = std::iter::once(done).chain(std::iter::from_fn(|| running.try_join_next()));
-                    outcomes.extend(done.filter_map(Result::ok));
+                Some((trying, sent)) = running.next() => {
+                    outcomes.push(trying.ended(sent));
+                    while let Some((trying, sent)) = running.try_next() {
+                        outcomes.push(trying.ended(sent));
+                    }
                     self.report(&outcomes, running.len());
                 }
                 () = tokio::time::sleep(pause) => {}
@@ -99,7 +104,7 @@ impl Deliverer {
     }
 
     /// Starts the tries that are due, up to the limits.
-    async fn start_due(&mut self, running: &mut JoinSet<Tried>, busy: &mut BTreeSet<i64>) {
+    async fn start_due(&mut self, running: &mut Tries, busy: &mut BTreeSet<i64>) {
         let found = match self.readers.ask(|db| due(db, unix_ms(), ROWS)).await {
             Ok(found) => found,
             Err(error) => {
@@ -124,32 +129,40 @@ impl Deliverer {
                 self.tasks.begins();
                 let webhook = of_webhook.webhook.clone();
                 let message = Message::of(&delivery.event, webhook.format);
-                let trying = Trying { webhook, message, failures: delivery.tries };
-                running.spawn(attempt((Arc::clone(&self.keys), Arc::clone(&self.http)), number, trying));
+                let (keys, http, to) = (Arc::clone(&self.keys), Arc::clone(&self.http), webhook.clone());
+                let trying = Trying { number, webhook, failures: delivery.tries };
+                running.spawn(trying, async move { send(&keys, &http, &to, &message).await });
             }
         }
     }
 }
 
-/// Tries one delivery and returns the outcome.
-async fn attempt((keys, http): (Arc<VaultKeys>, Arc<dyn HttpClient>), number: i64, trying: Trying) -> Tried {
-    let Trying { webhook, message, failures } = trying;
-    let sent = send(&keys, &http, &webhook, &message).await;
-    let mut tried =
-        Tried { number, tries_before: failures, status: sent.status, error: None, next_at_ms: None };
-    if let Some(error) = sent.error {
-        let backoff = Backoff { first_ms: u64::from(webhook.retry_seconds) * 1_000 };
-        tried.next_at_ms = backoff.next_at_ms(unix_ms(), failures + 1, sent.retry_after_ms, fraction());
-        if tried.next_at_ms.is_none() {
-            tracing::error!(
-                webhook.id = webhook.id,
-                "an event could not be delivered to {}: {error}",
-                webhook.name
-            );
+impl Trying {
+    /// Returns the outcome of the try.
+    fn ended(self, sent: Result<SentMessage, Panicked>) -> Tried {
+        let Self { number, webhook, failures } = self;
+        let failed = |Panicked| SentMessage {
+            status: None,
+            error: Some(Panicked::TEXT.to_owned()),
+            retry_after_ms: 0,
+        };
+        let sent = sent.unwrap_or_else(failed);
+        let mut tried =
+            Tried { number, tries_before: failures, status: sent.status, error: None, next_at_ms: None };
+        if let Some(error) = sent.error {
+            let backoff = Backoff { first_ms: u64::from(webhook.retry_seconds) * 1_000 };
+            tried.next_at_ms = backoff.next_at_ms(unix_ms(), failures + 1, sent.retry_after_ms, fraction());
+            if tried.next_at_ms.is_none() {
+                tracing::error!(
+                    webhook.id = webhook.id,
+                    "an event could not be delivered to {}: {error}",
+                    webhook.name
+                );
+            }
+            tried.error = Some(error);
         }
-        tried.error = Some(error);
+        tried
     }
-    tried
 }
 
 /// Returns a random number from 0 to 1.
