@@ -47,6 +47,7 @@ async fn a_warn_quota_raises_one_alert_at_80_per_cent_and_one_when_it_is_used_up
     }
     let alert = alerts(&admin, &format!("object={quota}"), 1).await.remove(0);
     assert_eq!((&alert["kind"], &alert["state"]), (&json!("quota_warning"), &json!("open")));
+    assert_eq!(alert["object_name"], "blue");
     assert_eq!(
         alert["text"],
         "The project blue has used 8 of 10 requests a day (80 %). The limit only warns."
@@ -125,7 +126,7 @@ async fn an_open_alert_is_not_raised_again_after_a_restart() {
     let key = admin.key(json!({"project": project, "expires_at": now_ms + 3 * day_ms})).await;
     admin.key(json!({"project": project, "expires_at": now_ms + 30 * day_ms})).await;
     let first = alerts(&admin, "kind=key_expiring", 1).await.remove(0);
-    assert_eq!(first["object"], json!(key.id));
+    assert_eq!((&first["object"], &first["object_name"]), (&json!(key.id), &json!("a key")));
     let gateway = gateway.restart().await;
     let admin = Admin(gateway.client());
     let config = json!({"name": "an extra rule", "kind": "key_expiring", "threshold": 31});

@@ -57,6 +57,8 @@ export type Alert = {
   last_at_ms: number;
   /** The object concerned, such as a provider; null for the gateway. */
   object: string | null;
+  /** The name of the object, for a limit that of its subject; the ID if it has no name, null for the gateway. */
+  object_name: string | null;
   /** In milliseconds since the Unix epoch; null while it is not resolved. */
   resolved_at_ms: number | null;
   /** The rule that raised it. */

@@ -73,7 +73,7 @@ function Scope({ of }: { of: AlertRule }) {
   const names = useObjectNames(more.length ? [] : [first]);
   if (of.objects === null) return <>all</>;
   if (more.length) return <>{plural(of.objects.length, "object")}</>;
-  return <AlertObject kind={of.kind} object={first} names={names} />;
+  return <AlertObject kind={of.kind} object={first} name={names.get(first ?? "")} />;
 }
 
 function RuleMenu({ of }: { of: AlertRule }) {

@@ -1,7 +1,7 @@
 // What needs a person: the alerts, one of them with its figures, and their acknowledgement.
 import { at, call } from "../api/client";
 import { useList } from "../api/list";
-import { changed } from "../api/resource";
+import { changed, useResource } from "../api/resource";
 import type { Alert, AlertKind, Quota } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { Dialog } from "../part/dialog";
@@ -16,7 +16,7 @@ import { Card, Facts, Page } from "../part/page";
 import { Search } from "../part/search";
 import { type Column, Table } from "../part/table";
 import { figureName, figureText, KIND_NAMES, KINDS } from "./alerts/kinds";
-import { AlertObject, alertTitle, useObjectNames, useQuotas } from "./alerts/object";
+import { AlertObject, alertTitle } from "./alerts/object";
 import { AlertTabs } from "./alerts/tabs";
 
 /** The shape and word of an alert: failing only while somebody must act. */
@@ -49,8 +49,6 @@ export function AlertsPage() {
   const q = param("q");
   const order = orderOf(["severity", "opened", "resolved", "times"], URGENT_FIRST);
   const list = useList<Alert>("alerts", { state: state === ANY ? "" : state, kind, q, ...askedFor(order) });
-  const listed = list.pages.value.flatMap(({ rows }) => rows ?? []);
-  const names = useObjectNames(listed.map(({ object }) => object));
   const isFiltered = state !== OPEN || kind !== "" || q !== "";
   return (
     <Page title="Alerts" lead="A condition that needs a person has one alert, which is resolved once the condition is over.">
@@ -103,8 +101,13 @@ export function AlertsPage() {
           }
           columns={[
             { head: "State", width: 128, sort: "severity", from: "desc", fold: 5, cell: (alert) => <State {...standingOf(alert)} /> },
-            { head: "Alert", width: "1fr", least: 220, cell: (alert) => <Text of={alert} title={alertTitle(alert, names)} /> },
-            { head: "About", width: 160, fold: 2, cell: ({ kind, object }) => <AlertObject kind={kind} object={object} names={names} /> },
+            { head: "Alert", width: "1fr", least: 220, cell: (alert) => <Text of={alert} title={alertTitle(alert)} /> },
+            {
+              head: "About",
+              width: 160,
+              fold: 2,
+              cell: ({ kind, object, object_name }) => <AlertObject kind={kind} object={object} name={object_name} />,
+            },
             { head: "Since", width: 116, sort: "opened", from: "desc", fold: 4, cell: ({ first_at_ms }) => moment(first_at_ms) },
             { head: "Times", width: 76, number: true, sort: "times", fold: 1, cell: ({ times }) => times },
             ...(state === OPEN ? [] : [RESOLVED]),
@@ -180,15 +183,14 @@ const usedText = (quota: Quota): string =>
   `${amount(quota.metric, quota.used)} of ${amount(quota.metric, quota.limit)}, ${Math.floor(shareOf(quota) * 100)} %`;
 
 function AlertFacts({ of }: { of: Alert }) {
-  const names = useObjectNames([of.object]);
-  const quota = useQuotas([of.object]).find(({ id }) => id === of.object);
+  const quota = useResource<Quota>(of.object?.startsWith("quo_") ? at("quotas", of.object) : null).data.value;
   const isOpen = of.resolved_at_ms === null;
   const acknowledged = of.acked_at_ms === null ? null : `by ${of.acked_by}, ${moment(of.acked_at_ms)}`;
   return (
     <Facts
       rows={[
         ["State", <State key="s" {...standingOf(of)} />],
-        ["About", <AlertObject key="o" kind={of.kind} object={of.object} names={names} />],
+        ["About", <AlertObject key="o" kind={of.kind} object={of.object} name={of.object_name} />],
         [
           "Rule",
           <a key="r" class="mono wrap" href={href("/alerts/rules", { edit: of.rule })}>

@@ -76,7 +76,7 @@ export function OutboxPage() {
               head: "About",
               width: "1fr",
               fold: 3,
-              cell: ({ event }) => <AlertObject kind={event.kind} object={event.object} names={names} />,
+              cell: ({ event }) => <AlertObject kind={event.kind} object={event.object} name={names.get(event.object ?? "")} />,
             },
             { head: "To", width: "1fr", fold: 5, cell: (delivery) => <Receiver of={delivery} /> },
             { head: "Tries", width: 76, number: true, sort: "tries", fold: 2, cell: ({ tries }) => tries },

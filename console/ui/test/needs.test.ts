@@ -13,6 +13,7 @@ const alert = (change: Partial<Alert>): Alert => ({
   kind: "provider_down",
   last_at_ms: NOW,
   object: "openai-main",
+  object_name: change.object ?? "openai-main",
   resolved_at_ms: null,
   rule: "rule_provider_down",
   severity: "warn",
@@ -44,10 +45,9 @@ test("a failed backup stands with the state of its alert", () => {
 });
 
 test("open alerts stand by their titles, and a limit that has an alert stands once", () => {
-  const alerts = [alert({}), alert({ id: "alr_2", kind: "quota_warning", object: "quo_1", severity: "bad" })];
-  const alertNames = new Map([["quo_1", "load-test"]]);
+  const alerts = [alert({}), alert({ id: "alr_2", kind: "quota_warning", object: "quo_1", object_name: "load-test", severity: "bad" })];
   const quota = { id: "quo_1", limit: 10, used: 9, reserved: 0, exceeded: false, subject: { kind: "gateway" } } as Quota;
-  const needs = needsOf({ ...props, quotas: [quota], alerts, alertNames, state: state(good(0), { total: 3, bad: 1 }) });
+  const needs = needsOf({ ...props, quotas: [quota], alerts, state: state(good(0), { total: 3, bad: 1 }) });
   expect(needs.map(({ kind, text }) => [kind, text])).toEqual([
     ["warn", "Provider down: openai-main"],
     ["bad", "Quota nearly used up: load-test"],

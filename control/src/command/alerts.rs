@@ -107,6 +107,7 @@ fn opened(
         rule,
         kind: measurement.kind.name().to_owned(),
         object: measurement.object,
+        object_name: None,
         severity,
         state: AlertState::Open,
         text: measurement.text,

@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::Serialize;
 
 use super::alert_rules::Severity;
+use super::names::{Labels, object_name};
 
 /// Figures of an alert, by name.
 pub(crate) type AlertFigures = BTreeMap<String, f64>;
@@ -41,6 +42,8 @@ pub(crate) struct Alert {
     pub(crate) kind: String,
     /// The object concerned, such as a provider; null for the gateway.
     pub(crate) object: Option<String>,
+    /// The name of the object, for a limit that of its subject; the ID if it has no name, null for the gateway.
+    pub(crate) object_name: Option<String>,
     pub(crate) severity: Severity,
     pub(crate) state: AlertState,
     pub(crate) text: String,
@@ -74,6 +77,7 @@ impl Alert {
             rule: row.get("rule")?,
             kind: row.get("kind")?,
             object: row.get("object")?,
+            object_name: None,
             severity: Severity::named(&severity),
             state,
             text: row.get("text")?,
@@ -85,6 +89,11 @@ impl Alert {
             acked_by: row.get("acked_by")?,
             resolved_at_ms,
         })
+    }
+
+    fn named(self, db: &Connection, labels: &mut Labels) -> rusqlite::Result<Self> {
+        let object_name = self.object.as_deref().map(|object| object_name(db, labels, object)).transpose()?;
+        Ok(Self { object_name, ..self })
     }
 }
 
@@ -113,7 +122,11 @@ pub(crate) fn page(
         ":q": filter.text.as_deref().map(str::to_ascii_lowercase),
         ":rows": rows,
     };
-    db.prepare_cached(PAGE)?.query_map(values, Alert::of)?.collect()
+    let mut labels = Labels::default();
+    db.prepare_cached(PAGE)?
+        .query_map(values, Alert::of)?
+        .map(|alert| alert?.named(db, &mut labels))
+        .collect()
 }
 
 /// Returns all alerts that are not resolved.
@@ -143,7 +156,8 @@ pub(crate) fn unresolved_of(db: &Connection, rule: &str) -> rusqlite::Result<Vec
 }
 
 pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<Alert>> {
-    db.prepare_cached(FIND)?.query_row([id], Alert::of).optional()
+    let found = db.prepare_cached(FIND)?.query_row([id], Alert::of).optional()?;
+    found.map(|alert| alert.named(db, &mut Labels::default())).transpose()
 }
 
 /// Stores a new alert, or the changed state of one. Fails if another alert of its rule and object is not resolved.

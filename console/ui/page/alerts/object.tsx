@@ -6,13 +6,12 @@ import { href } from "../../app/router";
 import { Ref } from "../../part/links";
 import { aboutOf, KINDS } from "./kinds";
 
-type Props = { kind: string; object: string | null; names: Names };
+type Props = { kind: string; object: string | null; name: string | null | undefined };
 
 /** The object of an alert or of a rule's scope; without one the alert is about the gateway. */
-export function AlertObject({ kind, object, names }: Props) {
+export function AlertObject({ kind, object, name = null }: Props) {
   const about = aboutOf(kind);
   if (object === null) return <OfGateway kind={kind} />;
-  const name = names.get(object) ?? null;
   if (about === "provider") return <Ref kind="provider" id={object} />;
   if (about === "quota") return <To path={href("/quotas", { edit: object })} text={name ?? object} />;
   if (about === "endpoint") return <To path={href(`/routes/${encodeURIComponent(object)}`)} text={object} />;
@@ -36,18 +35,18 @@ function To({ path, text }: { path: string; text: string }) {
 }
 
 /** The title of an alert: `Quota nearly used up: load-test`. */
-export function alertTitle({ kind, object }: Pick<Alert, "kind" | "object">, names: Names): string {
+export function alertTitle({ kind, object_name }: Pick<Alert, "kind" | "object_name">): string {
   const title = KINDS[kind as AlertKind]?.title ?? kind;
-  return object === null ? title : `${title}: ${names.get(object) ?? object}`;
+  return object_name === null ? title : `${title}: ${object_name}`;
 }
 
 /** The name of what a limit binds. */
-export function quotaSubject({ subject }: Pick<Quota, "subject">, names: Names): string {
+function quotaSubject({ subject }: Pick<Quota, "subject">, names: Names): string {
   return subject.id ? (names.get(subject.id) ?? subject.id) : "the gateway";
 }
 
 /** The limits, if one of `objects` is one. */
-export function useQuotas(objects: (string | null)[]): Quota[] {
+function useQuotas(objects: (string | null)[]): Quota[] {
   const isQuota = objects.some((object) => object?.startsWith("quo_"));
   return useResource<PageOf<Quota>>(isQuota ? "quotas?limit=500" : null).data.value?.data ?? [];
 }

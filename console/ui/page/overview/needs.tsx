@@ -1,6 +1,5 @@
 // What a person has to decide: open alerts, backups that are too old, limits that are nearly used up, requests that no sum contains.
 import { useEffect, useRef } from "preact/hooks";
-import type { Names } from "../../api/names";
 import { openAlerts } from "../../api/open_alerts";
 import { useResource } from "../../api/resource";
 import type { Alert, BackupState, GatewayState, OpenAlerts, Page as PageOf, Quota } from "../../api/types";
@@ -9,7 +8,7 @@ import { count, moment, plural, zoneName } from "../../part/format";
 import { Mark } from "../../part/icon";
 import { amount, limitName, shareOf } from "../../part/limits";
 import { Card } from "../../part/page";
-import { alertTitle, useObjectNames } from "../alerts/object";
+import { alertTitle } from "../alerts/object";
 import { reachedAt } from "../quotas";
 
 /** A limit needs a person from this share on. */
@@ -21,7 +20,7 @@ const OLD_MS = 2 * DAY_MS;
 export type Need = { key: string; kind: "warn" | "bad"; text: string; to: string; note: string };
 
 /** The open alerts by their titles; those that are not listed as their number. */
-function alertNeeds(open: OpenAlerts | null | undefined, listed: Alert[], names: Names): Need[] {
+function alertNeeds(open: OpenAlerts | null | undefined, listed: Alert[]): Need[] {
   if (!open || open.total === 0) return [];
   const shown = listed.filter(({ state }) => state === "open").slice(0, Math.min(SHOWN_MAX, open.total));
   if (shown.length) {
@@ -29,7 +28,7 @@ function alertNeeds(open: OpenAlerts | null | undefined, listed: Alert[], names:
       (alert): Need => ({
         key: alert.id,
         kind: alert.severity,
-        text: alertTitle(alert, names),
+        text: alertTitle(alert),
         to: href("/alerts", { alert: alert.id }),
         note: alert.text,
       }),
@@ -86,12 +85,11 @@ type Props = {
   now: number;
   /** The alert about the last backup, if it failed. */
   backupAlert?: Alert | undefined;
-  /** The newest open alerts, and the names of what they are about. */
+  /** The newest open alerts. */
   alerts?: Alert[];
-  alertNames?: Names;
 };
 
-export function needsOf({ state, isSetUp, quotas, unpriced, names, now, backupAlert, alerts = [], alertNames = new Map() }: Props): Need[] {
+export function needsOf({ state, isSetUp, quotas, unpriced, names, now, backupAlert, alerts = [] }: Props): Need[] {
   const alerted = new Set(alerts.map(({ object }) => object));
   const near = quotas
     .filter((quota) => !alerted.has(quota.id) && (quota.exceeded || shareOf(quota) >= NEAR))
@@ -105,7 +103,7 @@ export function needsOf({ state, isSetUp, quotas, unpriced, names, now, backupAl
     note: unpriced === 1 ? "It is in no sum of costs." : "They are in no sum of costs.",
   };
   return [
-    ...alertNeeds(state?.alerts, alerts, alertNames),
+    ...alertNeeds(state?.alerts, alerts),
     ...backup,
     ...near.slice(0, SHOWN_MAX).map((quota) => limitNeed(quota, names, now)),
     ...(unpriced > 0 ? [price] : []),
@@ -123,10 +121,9 @@ export function NeedsYou(props: Props) {
     total.current = open;
   }, [open]);
   const shown = listed.data.value?.data ?? [];
-  const alertNames = useObjectNames(shown.map(({ object }) => object));
   // The live stream counts on; the navigation shows the same number.
   const state = props.state && { ...props.state, alerts: openAlerts.value ?? props.state.alerts };
-  const needs = needsOf({ ...props, state, backupAlert: alerts.data.value?.data[0], alerts: open > 0 ? shown : [], alertNames });
+  const needs = needsOf({ ...props, state, backupAlert: alerts.data.value?.data[0], alerts: open > 0 ? shown : [] });
   return (
     <Card title="Needs you" aside={needs.length > 0 && <span class="tag num">{count(needs.length)}</span>}>
       {needs.length === 0 ? (
