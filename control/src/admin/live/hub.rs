@@ -122,7 +122,19 @@ impl Drop for WatchedKey {
     }
 }
 
+/// Ends all streams if the task panics: their clients connect again, and the first of them starts a new task.
+struct EndsStreams(Arc<LiveHub>);
+
+impl Drop for EndsStreams {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            *self.0.frames.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+}
+
 async fn run(hub: Arc<LiveHub>) {
+    let _ends_streams = EndsStreams(Arc::clone(&hub));
     let mut maker = FrameMaker::default();
     let _following = hub.observer.follow();
     let mut second = tokio::time::interval(FRAME_EVERY);

@@ -100,6 +100,11 @@ impl Gateway {
 
     /// Starts a gateway with further environment variables.
     fn start_with(further: &[(&str, &str)]) -> Self {
+        Self::start_beside(Arc::new(Nowhere), further)
+    }
+
+    /// Starts a gateway whose data plane runs `exchanges`.
+    fn start_beside(exchanges: Arc<dyn Exchanges>, further: &[(&str, &str)]) -> Self {
         let home = TempDir::new().unwrap();
         let dir = home.path().join("state");
         let key = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, [3; 32]);
@@ -134,7 +139,7 @@ impl Gateway {
             plane: Arc::new(Nowhere),
             http: Arc::new(Nowhere),
             traces: None,
-            exchanges: Arc::new(Nowhere),
+            exchanges,
             adaptations: Vec::new(),
             activity: Arc::default(),
             affinity,

@@ -1,18 +1,21 @@
 //! Whatever one caller does, others can still do theirs.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body::Frame;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-use shared::port::{Body, BoxError, full};
+use shared::port::{Body, BoxError, BoxFuture, Exchanges, full};
+use shared::running::RunningExchanges;
 use tokio::task::JoinSet;
 
 use super::humans::Team;
-use super::{ADMIN, Gateway};
+use super::{ADMIN, Gateway, text};
 
 /// A body that never ends.
 struct Stalled;
@@ -113,4 +116,31 @@ fn streams_that_a_human_holds_open_keep_nobody_else_out() {
         }
     });
     gateway.stop();
+}
+
+/// A data plane with a defect.
+#[derive(Debug)]
+struct Broken;
+
+impl Exchanges for Broken {
+    fn running(&self) -> BoxFuture<RunningExchanges> {
+        Box::pin(async { panic!("a defect") })
+    }
+
+    fn cancel(&self, _: &str) -> BoxFuture<bool> {
+        Box::pin(async { false })
+    }
+}
+
+#[test]
+fn a_panic_behind_the_live_streams_ends_them_and_the_next_one_begins_anew() {
+    let gateway = Gateway::start_beside(Arc::new(Broken), &[]);
+    for _ in 0..2 {
+        let request = Request::get("/admin/api/live").header("x-api-key", ADMIN).body(full("")).unwrap();
+        let (ended, stream) = std::sync::mpsc::channel();
+        let body = gateway.send(request).into_body();
+        std::thread::spawn(move || ended.send(text(body)));
+        let events = stream.recv_timeout(Duration::from_secs(20)).expect("the stream ends");
+        assert!(events.contains("event: hello"), "{events}");
+    }
 }
