@@ -260,7 +260,7 @@ async fn a_bedrock_api_key_is_a_bearer_token() {
 }
 
 pub(crate) fn account(token_uri: &str) -> String {
-    let key = include_str!("../control/src/credential/test_key.pem");
+    let key = include_str!("../control/src/common/credential/test_key.pem");
     json!({
         "type": "service_account", "project_id": "p-1", "private_key_id": "k1", "private_key": key,
         "client_email": "gateway@p-1.iam.gserviceaccount.com", "token_uri": token_uri,

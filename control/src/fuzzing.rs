@@ -5,10 +5,10 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::backup::archive::unpack;
-use crate::backup::manifest::NAMES;
-use crate::backup::temporary_directory::TemporaryDirectory;
-use crate::config::yaml::{self, YamlPath, YamlSpot, YamlStep};
+use crate::routing::config::yaml::{self, YamlPath, YamlSpot, YamlStep};
+use crate::state::backup::archive::unpack;
+use crate::state::backup::manifest::NAMES;
+use crate::state::backup::temporary_directory::TemporaryDirectory;
 
 /// Checks the parser of configuration files: the tree has a bounded size, and each node has a line number.
 pub fn yaml(input: &[u8]) {

@@ -1,8 +1,8 @@
-"""usage: record_agent.py --gateway BINARY --cache FOLDER > control/src/alert_watch/recorded_agent.json
+"""usage: record_agent.py --gateway BINARY --cache FOLDER > control/src/serve/alert_watch/recorded_agent.json
 
 Records the requests of two sessions of Claude Code that go through a gateway: one that reads a file eight times and ends, and
 one that loops, because each answer asks it to read the file again. The gateway's usage records are printed as JSON, for
-the month of alerts in `control/src/alert_watch/tests.rs`. FOLDER is the cache of `setup.sh`.
+the month of alerts in `control/src/serve/alert_watch/tests.rs`. FOLDER is the cache of `setup.sh`.
 
 The upstream is scripted: each answer takes two seconds, as that of a model might, and is billed a token for each four
 characters of the request.

@@ -12,9 +12,9 @@ use shared::snapshot::Route as SelectorRoute;
 use super::list::{ListPage, PageOf};
 use super::query::Query;
 use super::{ApiError, Call, Route, json, route_of};
-use crate::permission::Permission;
-use crate::publish::AccessHolder;
-use crate::selector_access::{Obstacle, SelectorAccess, listed};
+use crate::admin::permission::Permission;
+use crate::routing::publish::AccessHolder;
+use crate::routing::selector_access::{Obstacle, SelectorAccess, listed};
 use crate::usage::scope::UsageScope;
 
 pub(super) static ROUTES: &[Route] = &[

@@ -8,10 +8,10 @@ use shared::port::Body;
 use super::list::{ListPage, PageOf, SortValue};
 use super::reference::{NoContent, NoMembers};
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
-use crate::change::FieldChange;
-use crate::command::alerts::{AcknowledgeAlert, CreateRule, DeleteRule, EditRule, TestRule};
+use crate::common::change::FieldChange;
 use crate::db::alert_rules::{self, AlertKind, AlertRule, Severity};
 use crate::db::alerts::{self, Alert, AlertFilter, AlertState};
+use crate::writer::command::alerts::{AcknowledgeAlert, CreateRule, DeleteRule, EditRule, TestRule};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "alerts", |call| Box::pin(list(call)))

@@ -7,8 +7,8 @@ use serde::Serialize;
 use shared::port::Body;
 
 use super::{ApiError, Call, Route, json, route_of};
-use crate::anonymous::{CuratedProvider, curated};
 use crate::db::anonymous;
+use crate::jobs::anonymous::{CuratedProvider, curated};
 
 pub(super) static ROUTES: &[Route] =
     &[route_of(Method::GET, "anonymous-providers", |call| Box::pin(list(call)))

@@ -14,13 +14,13 @@ use super::query::{Query, Sorting};
 use super::reference::{FileContent, NoMembers};
 use super::stream::{self, Feed};
 use super::{ApiError, App, Call, Route, csv, json, route_of};
-use crate::command::Done;
-use crate::command::audit_only::AuditOnly;
 use crate::db::audit::AuditEntry;
 use crate::db::audit_pages::{AuditExtent, AuditFilter, AuditRow, AuditStart, extent, find, page};
 use crate::db::chain;
 use crate::db::readers::Readers;
-use crate::publish::Touched;
+use crate::routing::publish::Touched;
+use crate::writer::command::Done;
+use crate::writer::command::audit_only::AuditOnly;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "audit", |call| Box::pin(list(call)))

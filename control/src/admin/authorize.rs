@@ -10,12 +10,12 @@ use shared::error_kind::ErrorKind;
 use shared::quota::Subject;
 
 use super::{ADMIN_API, ApiError, below, find};
-use crate::actor::{Actor, Who};
+use crate::admin::permission::matrix::Extent;
+use crate::admin::permission::{Denial, Object, Permission, Standing, may};
+use crate::common::actor::{Actor, Who};
 use crate::db::quotas::Of;
 use crate::db::readers::{WeakReaders, asking_as};
 use crate::db::{keys, members, oauth, principals, projects, providers, quotas};
-use crate::permission::matrix::Extent;
-use crate::permission::{Denial, Object, Permission, Standing, may};
 
 /// An authenticated caller, with its authority.
 #[derive(Debug)]

@@ -4,9 +4,9 @@ use http::{Method, Response, StatusCode};
 use shared::port::Body;
 
 use super::{ApiError, Call, Route, write_of};
-use crate::command::bindings::{Bind, Unbind};
-use crate::connection::ShownProvider;
-use crate::permission::{Object, Permission};
+use crate::admin::permission::{Object, Permission};
+use crate::routing::connection::ShownProvider;
+use crate::writer::command::bindings::{Bind, Unbind};
 
 pub(super) static ROUTES: &[Route] = &[
     write_of(Method::PUT, "providers/{}/bindings/{}", |call| Box::pin(bind(call)))

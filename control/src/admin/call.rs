@@ -17,12 +17,14 @@ use super::dry_run::{self, DRY_RUN};
 use super::in_flight::InFlight;
 use super::query::Query;
 use super::{ApiError, App};
-use crate::actor::Actor;
-use crate::command::audit_only::AuditOnly;
-use crate::command::{AdminWrite, Answer, Command, CommandRefusal, Done, Idempotency, Write, WriteOutcome};
+use crate::admin::permission::{Object, Permission, Standing, may};
+use crate::common::actor::Actor;
 use crate::db::audit::AuditEntry;
-use crate::permission::{Object, Permission, Standing, may};
 use crate::usage::scope::UsageScope;
+use crate::writer::command::audit_only::AuditOnly;
+use crate::writer::command::{
+    AdminWrite, Answer, Command, CommandRefusal, Done, Idempotency, Write, WriteOutcome,
+};
 
 /// One request, authenticated.
 #[derive(Debug)]

@@ -20,14 +20,14 @@ use super::list::{ListPage, PageOf, SortValue};
 use super::query::{Query, choose};
 use super::reference::NoMembers;
 use super::{ApiError, App, Call, Route, json, route_of};
-use crate::catalog::cache::{CatalogEntry, models_url};
-use crate::catalog::evidence::ModelEvidence;
-use crate::catalog::merge::{FactSource, KnownModel, PricesFrom};
-use crate::catalog::sync::{SyncOutcome, Syncer, with_list};
-use crate::command::Done;
-use crate::command::audit_only::AuditOnly;
 use crate::db::audit::AuditEntry;
-use crate::publish::Touched;
+use crate::routing::catalog::cache::{CatalogEntry, models_url};
+use crate::routing::catalog::evidence::ModelEvidence;
+use crate::routing::catalog::merge::{FactSource, KnownModel, PricesFrom};
+use crate::routing::catalog::sync::{SyncOutcome, Syncer, with_list};
+use crate::routing::publish::Touched;
+use crate::writer::command::Done;
+use crate::writer::command::audit_only::AuditOnly;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "catalog", |call| Box::pin(async move { list(&call) }))
@@ -244,7 +244,7 @@ struct CatalogRow {
     /// True if it accepts audio.
     audio: Option<bool>,
     /// The protocols that it speaks, if they are fewer than those of the provider, else null.
-    #[cfg_attr(test, schemars(with = "Option<Vec<crate::shared_shapes::Protocol>>"))]
+    #[cfg_attr(test, schemars(with = "Option<Vec<crate::common::shared_shapes::Protocol>>"))]
     protocols: Option<Vec<Dialect>>,
     /// Features of the Responses API that the model lacks.
     lacks: Vec<String>,
@@ -253,10 +253,10 @@ struct CatalogRow {
     /// In tokens.
     max_output_tokens: Option<u64>,
     /// The rules that it imposes on requests.
-    #[cfg_attr(test, schemars(with = "crate::shared_shapes::ModelRules"))]
+    #[cfg_attr(test, schemars(with = "crate::common::shared_shapes::ModelRules"))]
     rules: ModelRules,
     /// In dollars per million tokens.
-    #[cfg_attr(test, schemars(with = "Option<crate::shared_shapes::Prices>"))]
+    #[cfg_attr(test, schemars(with = "Option<crate::common::shared_shapes::Prices>"))]
     prices: Option<Prices>,
     prices_from: Option<PricesFrom>,
     /// The members of `prices` without which requests in its protocols may have no cost; empty without `prices`.

@@ -9,8 +9,8 @@ use shared::policy::{CircuitPolicy, RetryPolicy};
 use shared::port::Body;
 
 use super::{ApiError, Call, Route, json, route_of};
-use crate::config::Setting;
-use crate::connection::{ShownEndpoint, ShownProvider};
+use crate::routing::config::Setting;
+use crate::routing::connection::{ShownEndpoint, ShownProvider};
 
 pub(super) static ROUTES: &[Route] =
     &[route_of(Method::GET, "config", |call| Box::pin(async move { show(&call) }))

@@ -6,8 +6,8 @@ use shared::port::Body;
 
 use super::list::ListPage;
 use super::{ApiError, Call, Route, json, route_of};
-use crate::connection::ViewCell;
-use crate::detect::{Detected, local_servers};
+use crate::routing::connection::ViewCell;
+use crate::routing::detect::{Detected, local_servers};
 
 pub(super) static ROUTES: &[Route] =
     &[route_of(Method::GET, "providers/detect", |call| Box::pin(detect(call)))

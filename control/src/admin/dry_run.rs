@@ -13,11 +13,11 @@ use shared::port::Body;
 
 use super::query::{Query, choose};
 use super::{ApiError, Call, json};
-use crate::command::{Command, DryRun};
 use crate::db::keys;
 use crate::db::names::{Labels, NamedKind};
-use crate::publish::Effects;
+use crate::routing::publish::Effects;
 use crate::usage::scope::UsageScope;
+use crate::writer::command::{Command, DryRun};
 
 /// The answer to a dry run.
 #[derive(Serialize)]

@@ -18,14 +18,14 @@ use super::reference::NoContent;
 use super::spend::sums_since;
 use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
 
-use crate::command::endpoints::{CreateEndpoint, DeleteEndpoint, ReplaceEndpoint};
-use crate::config;
-use crate::connection::{ListedEndpoint, RoutedProvider, ShownEndpoint};
 use crate::db::HOUR_MS;
 use crate::db::endpoints::StoredMember;
+use crate::routing::config;
+use crate::routing::connection::{ListedEndpoint, RoutedProvider, ShownEndpoint};
 use crate::usage::requests::Column;
 use crate::usage::scope::UsageScope;
 use crate::writer::FLUSH_TIME_MAX;
+use crate::writer::command::endpoints::{CreateEndpoint, DeleteEndpoint, ReplaceEndpoint};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "endpoints", |call| Box::pin(list(call)))

@@ -8,8 +8,8 @@ use serde_json::json;
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, full};
 
-use crate::command::{CommandRefusal, UNSEALED};
 use crate::db::error::DbError;
+use crate::writer::command::{CommandRefusal, UNSEALED};
 
 /// An error response of the admin API.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,9 +20,9 @@ use super::explanation::Explanation;
 use super::providers::NAME_RULE;
 use super::trials::administrator;
 use super::{ApiError, App, Call, Route, json, route_of};
-use crate::catalog::test_completion::{HERE, request};
 use crate::db::endpoints::StoredMember;
-use crate::publish::AccessHolder;
+use crate::routing::catalog::test_completion::{HERE, request};
+use crate::routing::publish::AccessHolder;
 
 pub(super) static ROUTES: &[Route] = &[route_of(Method::POST, "explain", |call| Box::pin(explain(call)))
     .answers::<Explained>("Shows which targets a request would try, without sending anything.")

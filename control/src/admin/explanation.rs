@@ -89,7 +89,7 @@ struct ExplainedCandidate {
 struct PassedOverTarget {
     #[serde(flatten)]
     target: ExplainedTarget,
-    #[cfg_attr(test, schemars(with = "crate::shared_shapes::StepResult"))]
+    #[cfg_attr(test, schemars(with = "crate::common::shared_shapes::StepResult"))]
     reason: StepResult,
     /// The remaining time of the cooldown or of the rest, in milliseconds; absent unless `reason` is `circuit_open` or
     /// `resting`.
@@ -130,7 +130,7 @@ struct RehearsedTarget {
     /// The number of attempts, including retries; 0 for a candidate whose circuit has opened.
     attempts: u32,
     /// The result of the last attempt.
-    #[cfg_attr(test, schemars(with = "crate::shared_shapes::StepResult"))]
+    #[cfg_attr(test, schemars(with = "crate::common::shared_shapes::StepResult"))]
     result: StepResult,
     /// The assumed status; null if no status is assumed.
     status: Option<u16>,
@@ -146,7 +146,7 @@ struct RehearsedTarget {
 #[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct RehearsedAttempt {
-    #[cfg_attr(test, schemars(with = "crate::shared_shapes::StepResult"))]
+    #[cfg_attr(test, schemars(with = "crate::common::shared_shapes::StepResult"))]
     result: StepResult,
     starts_at_ms: u64,
     ends_at_ms: u64,

@@ -14,12 +14,12 @@ use super::list::{ListPage, PageOf};
 use super::providers::NAME_RULE;
 use super::reference::{NoContent, NoMembers};
 use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
-use crate::command::extensions::{CreateExtension, DeleteExtension, EditExtension, RecordProbe};
-use crate::config::BaseUrl;
 use crate::db::extensions::{self, ExtensionRow};
-use crate::extension::open;
-use crate::extension::probe::probe as run_probe;
-use crate::extension::shown::ShownExtension;
+use crate::routing::config::BaseUrl;
+use crate::routing::extension::open;
+use crate::routing::extension::probe::probe as run_probe;
+use crate::routing::extension::shown::ShownExtension;
+use crate::writer::command::extensions::{CreateExtension, DeleteExtension, EditExtension, RecordProbe};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "extensions", |call| Box::pin(list(call)))

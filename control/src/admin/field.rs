@@ -11,7 +11,7 @@ use shared::tags::{self, TAGS_MAX};
 
 use super::ApiError;
 use super::query::moment;
-use crate::change::{AllowlistEdit, FieldChange};
+use crate::common::change::{AllowlistEdit, FieldChange};
 
 /// Validates a display name: 1 to 200 characters on one line, without control characters, and without invisible ones, by
 /// which two names could differ that look the same. Trims surrounding spaces.

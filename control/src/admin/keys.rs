@@ -16,16 +16,16 @@ use super::quotas::key_limits;
 use super::reference::{NoContent, NoMembers};
 use super::spend::{MonthSpend, MonthSpends};
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
-use crate::change::FieldChange;
-use crate::command::keys::{
-    DeleteKey, EditKey, IssueKey, Issued, KeyOperation, Reveal, Revealed, Rotate, ShownKey,
-};
+use crate::admin::permission::{Object, Permission};
+use crate::common::change::FieldChange;
 use crate::db::keys::{self, KeyFilter, KeyState};
 use crate::db::names::Labels;
 use crate::db::quotas::KeyLimit;
-use crate::permission::{Object, Permission};
 use crate::usage::requests::Column;
 use crate::writer::FLUSH_TIME_MAX;
+use crate::writer::command::keys::{
+    DeleteKey, EditKey, IssueKey, Issued, KeyOperation, Reveal, Revealed, Rotate, ShownKey,
+};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "keys", |call| Box::pin(list(call)))

@@ -10,6 +10,10 @@ use shared::health::{Circuit, CircuitState};
 use shared::routing::{Endpoint, ProviderInstance, Target};
 use shared::snapshot::{Snapshot, SnapshotReader};
 
+use crate::admin::verdict::{
+    ChangeBefore, Drain, ExplainedVerdict, GatewayVerdict, OpenCircuit, Situation, StrandedEndpoint,
+    UnrecordedUsage, verdict,
+};
 use crate::db::alerts::{self, OpenAlerts};
 use crate::db::audit_pages::last_change;
 use crate::db::readers::Readers;
@@ -17,10 +21,6 @@ use crate::usage::gauge::{Gauge, read};
 use crate::usage::journal::Journal;
 use crate::usage::recent::RecentUsage;
 use crate::usage::recent::feed::{Following, RecentFeed};
-use crate::verdict::{
-    ChangeBefore, Drain, ExplainedVerdict, GatewayVerdict, OpenCircuit, Situation, StrandedEndpoint,
-    UnrecordedUsage, verdict,
-};
 
 /// The sources of the verdict.
 #[derive(Debug)]

@@ -10,8 +10,10 @@ use super::list::{ListPage, PageOf, SortValue};
 use super::reference::NoMembers;
 use super::webhooks::kinds;
 use super::{ApiError, Call, Route, field, json, route_of, write_of};
-use crate::command::outbox::{ClaimDeliveries, ClaimedDeliveries, EndLease, RetryDelivery, WorkerFailure};
 use crate::db::outbox::{self, Delivery, DeliveryFilter, DeliveryState, OutboxFigures, lease};
+use crate::writer::command::outbox::{
+    ClaimDeliveries, ClaimedDeliveries, EndLease, RetryDelivery, WorkerFailure,
+};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "outbox", |call| Box::pin(list(call)))

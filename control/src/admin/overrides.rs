@@ -10,11 +10,11 @@ use shared::port::Body;
 use super::list::{ListPage, PageOf};
 use super::reference::NoContent;
 use super::{ApiError, Call, Route, field, json, route_of, write_of};
-use crate::catalog::merge::KnownModel;
-use crate::command::catalog::{CreateOverride, DeleteOverride, StoredOverride};
-use crate::config::{did_you_mean, is_model_id};
+use crate::common::model_facts::Facts;
 use crate::db::overrides::{self, Override, Which};
-use crate::model_facts::Facts;
+use crate::routing::catalog::merge::KnownModel;
+use crate::routing::config::{did_you_mean, is_model_id};
+use crate::writer::command::catalog::{CreateOverride, DeleteOverride, StoredOverride};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "catalog/overrides", |call| Box::pin(list(call)))

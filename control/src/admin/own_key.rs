@@ -20,9 +20,9 @@ use shared::snapshot::Snapshot;
 
 use super::query::Query;
 use super::{ApiError, App, json};
+use crate::common::money::MicroUsd;
 use crate::db::names::{Labels, NamedKind};
 use crate::db::quotas::Enforcement;
-use crate::money::MicroUsd;
 use crate::usage::dimension::Marks;
 use crate::usage::report::calendar::Calendar;
 use crate::usage::report::{ReportQuestion, sums};

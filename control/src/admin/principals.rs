@@ -8,10 +8,10 @@ use shared::port::Body;
 use super::list::{ListPage, PageOf, SortValue};
 use super::reference::NoContent;
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
-use crate::change::FieldChange;
-use crate::command::principals::{CreatePrincipal, DeletePrincipal, EditPrincipal};
+use crate::admin::permission::Permission;
+use crate::common::change::FieldChange;
 use crate::db::principals;
-use crate::permission::Permission;
+use crate::writer::command::principals::{CreatePrincipal, DeletePrincipal, EditPrincipal};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "principals", |call| Box::pin(list(call)))

@@ -12,17 +12,17 @@ use super::quotas::key_limits;
 use super::reference::NoContent;
 use super::spend::{MonthSpend, MonthSpends};
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
-use crate::change::FieldChange;
-use crate::command::members::{OwnerChanges, PutMember, RemoveMember, ShownMember};
-use crate::command::projects::{CreateProject, DeleteProject, EditProject};
+use crate::admin::permission::{Object, Permission};
+use crate::common::change::FieldChange;
 use crate::db::members::MemberRole;
 use crate::db::names::Labels;
 use crate::db::projects::{ProjectFilter, ProjectSummary};
 use crate::db::quotas::KeyLimit;
 use crate::db::{members, projects};
-use crate::permission::{Object, Permission};
 use crate::usage::requests::Column;
 use crate::writer::FLUSH_TIME_MAX;
+use crate::writer::command::members::{OwnerChanges, PutMember, RemoveMember, ShownMember};
+use crate::writer::command::projects::{CreateProject, DeleteProject, EditProject};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "projects", |call| Box::pin(list(call)))

@@ -19,14 +19,14 @@ use super::list::{ListPage, PageOf, SortValue};
 use super::query::{Query, choose};
 use super::reference::NoContent;
 use super::{ApiError, App, Call, Route, json, json_of_version, oauth, route_of, write_of};
-use crate::change::FieldChange;
-use crate::command::providers::{CreateProvider, DeleteProvider, EditProvider};
-use crate::config::{ConnectionAuth, WrittenProvider};
-use crate::connection::{
+use crate::admin::permission::Permission;
+use crate::common::change::FieldChange;
+use crate::common::credential::Sign;
+use crate::routing::config::{ConnectionAuth, WrittenProvider};
+use crate::routing::connection::{
     NOT_CONNECTED, ObjectSource, ProviderConnection, ProviderStanding, ShownProvider, View,
 };
-use crate::credential::Sign;
-use crate::permission::Permission;
+use crate::writer::command::providers::{CreateProvider, DeleteProvider, EditProvider};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "providers", |call| Box::pin(list(call)))

@@ -12,10 +12,10 @@ use super::list::{ListPage, PageOf, PageRows, SortValue};
 use super::query::Query;
 use super::reference::NoContent;
 use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
-use crate::command::quotas::{CreateQuota, DeleteQuota, EditQuota, QuotaStanding};
+use crate::admin::permission::Permission;
 use crate::db::names::Labels;
 use crate::db::quotas::{self, Counted, Enforcement, KeyLimit, Of, QuotaFilter};
-use crate::permission::Permission;
+use crate::writer::command::quotas::{CreateQuota, DeleteQuota, EditQuota, QuotaStanding};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "quotas", |call| Box::pin(list(call)))
@@ -133,11 +133,11 @@ struct NewQuota {
     /// The endpoint, if only requests that name it count.
     #[serde(default)]
     endpoint: Option<String>,
-    #[cfg_attr(test, schemars(with = "crate::shared_shapes::Metric"))]
+    #[cfg_attr(test, schemars(with = "crate::common::shared_shapes::Metric"))]
     metric: Metric,
     /// Absent for concurrent requests only.
     #[serde(default)]
-    #[cfg_attr(test, schemars(with = "Option<crate::shared_shapes::Period>"))]
+    #[cfg_attr(test, schemars(with = "Option<crate::common::shared_shapes::Period>"))]
     window: Option<Period>,
     /// In the unit of the metric; money in millionths of a dollar.
     limit: u64,

@@ -5,7 +5,7 @@ use shared::port::Body;
 
 use super::list::ListPage;
 use super::{ApiError, Call, Route, json, route_of};
-use crate::config::{RegistryEntry, registry_entries};
+use crate::routing::config::{RegistryEntry, registry_entries};
 
 pub(super) static ROUTES: &[Route] =
     &[route_of(Method::GET, "registry", |call| Box::pin(async move { list(&call) }))

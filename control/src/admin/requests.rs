@@ -13,10 +13,10 @@ use shared::usage::StepResult;
 use super::list::{PageOf, PageRows, SortValue};
 use super::query::Query;
 use super::{ApiError, App, Call, Route, json, route_of};
+use crate::admin::permission::Permission;
+use crate::common::recorded::RecordedExchange;
 use crate::db::audit::AuditEntry;
 use crate::db::names::OwnerNames;
-use crate::permission::Permission;
-use crate::recorded::RecordedExchange;
 use crate::usage::dimension::{CLIENT, END_USER, Marks};
 use crate::usage::requests::attempts::AttemptFilter;
 use crate::usage::requests::{

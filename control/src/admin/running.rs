@@ -14,12 +14,12 @@ use shared::snapshot::Snapshot;
 
 use super::reference::NoMembers;
 use super::{ApiError, Call, Route, json, route_of};
-use crate::command::Done;
-use crate::command::audit_only::AuditOnly;
+use crate::admin::permission::Permission;
 use crate::db::audit::AuditEntry;
-use crate::permission::Permission;
-use crate::publish::Touched;
+use crate::routing::publish::Touched;
 use crate::usage::scope::UsageScope;
+use crate::writer::command::Done;
+use crate::writer::command::audit_only::AuditOnly;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "running", |call| Box::pin(list(call)))

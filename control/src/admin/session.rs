@@ -18,13 +18,13 @@ use super::gate::identity::{Asserted, Identity};
 use super::gate::{Gate, IDLE_MAX, SessionHolder, SignedIn, arriving, key_in_header};
 use super::reference::NoContent;
 use super::{ApiError, Call, Route, json, route_of};
-use crate::actor::Who;
-use crate::command::sso::SignInHuman;
+use crate::admin::permission::matrix::Extent;
+use crate::admin::permission::{Permission, Standing};
+use crate::common::actor::Who;
 use crate::db::audit::AuditEntry;
 use crate::db::members::MemberRole;
 use crate::db::{members, principals};
-use crate::permission::matrix::Extent;
-use crate::permission::{Permission, Standing};
+use crate::writer::command::sso::SignInHuman;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, PATH, |call| Box::pin(show(call)))

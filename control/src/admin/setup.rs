@@ -11,8 +11,8 @@ use shared::routing::{Endpoint, ProviderInstance};
 use shared::snapshot::Snapshot;
 
 use super::{ApiError, App, Call, Route, json, route_of};
-use crate::catalog::sync::has_list;
 use crate::db::setup::{StoredSteps, steps};
+use crate::routing::catalog::sync::has_list;
 use crate::usage::first_request::first_request;
 use crate::writer::FLUSH_TIME_MAX;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use shared::error_kind::ErrorKind;
 
 use super::ApiError;
-use crate::actor::Who;
+use crate::common::actor::Who;
 
 /// A bound on one kind of work.
 #[derive(Clone, Debug)]

@@ -8,8 +8,8 @@ use serde::Serialize;
 use shared::clock::unix_ms;
 use shared::quota::Period;
 
+use crate::common::money::MicroUsd;
 use crate::db::HOUR_MS;
-use crate::money::MicroUsd;
 use crate::usage::dimension::{Dimension, Marks};
 use crate::usage::report::calendar::Calendar;
 use crate::usage::report::{ReportQuestion, sums};

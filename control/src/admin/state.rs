@@ -9,16 +9,16 @@ use shared::snapshot::Snapshot;
 
 use super::backups::BackupState;
 use super::{ApiError, App, Call, Route, json, route_of};
-use crate::background::JobStatus;
-use crate::config::Partner;
-use crate::config::Sso;
-use crate::connection::{ProviderConnection, ProviderStanding};
+use crate::admin::verdict::ExplainedVerdict;
+use crate::common::background::JobStatus;
 use crate::db::alerts::OpenAlerts;
 use crate::db::packed_row::damaged_reads;
-use crate::otlp::SignalStatus;
+use crate::jobs::otlp::SignalStatus;
+use crate::routing::config::Partner;
+use crate::routing::config::Sso;
+use crate::routing::connection::{ProviderConnection, ProviderStanding};
 use crate::state::UsageStore;
 use crate::usage::gauge::read;
-use crate::verdict::ExplainedVerdict;
 
 pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "state", |call| Box::pin(show(call)))
     .answers::<ShownState<'_>>("Shows the state of the gateway.")];
@@ -64,7 +64,7 @@ struct ShownState<'a> {
     /// How the gateway is doing, since when, and why.
     verdict: ExplainedVerdict,
     #[serde(flatten)]
-    #[cfg_attr(test, schemars(with = "crate::shared_shapes::Build"))]
+    #[cfg_attr(test, schemars(with = "crate::common::shared_shapes::Build"))]
     build: BuildIdentity,
     /// In milliseconds since the Unix epoch.
     started_at_ms: u64,

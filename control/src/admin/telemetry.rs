@@ -13,9 +13,9 @@ use super::query::Query;
 use super::steps::{SteppedTime, Steps};
 use super::{ApiError, Call, Route, json, route_of};
 use crate::db::telemetry_targets::{CircuitChange, TargetFilter};
-use crate::telemetry::{TargetFigures, TargetQuestion};
 use crate::usage::metrics::Distribution;
 use crate::usage::minutes::{TargetSums, TargetTime};
+use crate::usage::telemetry::{TargetFigures, TargetQuestion};
 use crate::writer::FLUSH_TIME_MAX;
 
 pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "telemetry", |call| Box::pin(show(call)))

@@ -15,16 +15,16 @@ use shared::routing::{ProviderInstance, Target};
 
 use super::catalog::instance;
 use super::{ApiError, App, Call, Route, route_of};
-use crate::catalog::test_completion::{Trial, run};
-use crate::catalog::test_request::{TestProtocol, TestQuestion};
-use crate::command::Done;
-use crate::command::audit_only::AuditOnly;
-use crate::config::is_model_id;
 use crate::db::audit::AuditEntry;
 use crate::db::principals;
-use crate::model_test::{ModelTester, NoConversation, PROMPT, TestedModel};
-use crate::publish::Touched;
+use crate::jobs::model_test::{ModelTester, NoConversation, PROMPT, TestedModel};
+use crate::routing::catalog::test_completion::{Trial, run};
+use crate::routing::catalog::test_request::{TestProtocol, TestQuestion};
+use crate::routing::config::is_model_id;
+use crate::routing::publish::Touched;
 use crate::usage::requests::RequestRow;
+use crate::writer::command::Done;
+use crate::writer::command::audit_only::AuditOnly;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::POST, "providers/{}/test", |call| Box::pin(provider(call)))

@@ -11,16 +11,16 @@ use shared::port::Body;
 use super::list::{ListPage, PageOf, SortValue};
 use super::reference::{NoContent, NoMembers};
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
-use crate::change::FieldChange;
-use crate::command::webhooks::{
-    CreateWebhook, DeleteWebhook, EditWebhook, RotateWebhook, ShownWebhook, WebhookWithSecret,
-};
+use crate::common::change::FieldChange;
 use crate::db::alert_rules::AlertKind;
 use crate::db::audit::AuditEntry;
 use crate::db::outbox::Event;
 use crate::db::webhooks::{self, WebhookFormat, WebhookRow};
-use crate::outbox::{Message, send};
-use crate::webhook::{WebhookAddress, check_address};
+use crate::jobs::outbox::{Message, send};
+use crate::writer::command::webhooks::{
+    CreateWebhook, DeleteWebhook, EditWebhook, RotateWebhook, ShownWebhook, WebhookWithSecret,
+};
+use crate::writer::webhook::{WebhookAddress, check_address};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "webhooks", |call| Box::pin(list(call)))

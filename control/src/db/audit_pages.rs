@@ -28,7 +28,7 @@ pub(crate) struct AuditRow {
     /// Null for actions of the gateway.
     pub(crate) request_id: Option<String>,
     /// The object before and after, with secrets masked.
-    #[cfg_attr(test, schemars(with = "crate::shared_shapes::AuditDetail"))]
+    #[cfg_attr(test, schemars(with = "crate::common::shared_shapes::AuditDetail"))]
     pub(crate) detail: Box<RawValue>,
 }
 

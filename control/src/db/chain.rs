@@ -12,7 +12,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use super::vault as rows;
-use crate::vault::{SealPlace, VaultKeys};
+use crate::common::vault::{SealPlace, VaultKeys};
 
 /// The position of a row in the chain. [`ChainLink::START`] precedes the first row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

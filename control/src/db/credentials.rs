@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension as _, named_params};
 use shared::secret::Secret;
 
-use crate::vault::{SealError, SealPlace, VaultKeys};
+use crate::common::vault::{SealError, SealPlace, VaultKeys};
 
 /// The seal place of the key of `provider`.
 fn place(provider: &str) -> SealPlace<'_> {

@@ -1,11 +1,11 @@
 //! Ids of rows: a prefix for the kind of row, then the time of creation and random bits, so that sorting by id sorts by
 //! creation.
 
-use crate::vault::random;
+use crate::common::vault::random;
 
 /// Returns a new id, such as `prj_01K9Z3W5QN7T2VXB4C6D8E0F1G`: 48 bits of milliseconds and 80 random bits, in the
 /// alphabet of ULIDs.
-pub(crate) fn new_id(prefix: &str, now_ms: u64) -> Result<String, crate::vault::RandomError> {
+pub(crate) fn new_id(prefix: &str, now_ms: u64) -> Result<String, crate::common::vault::RandomError> {
     let random: [u8; 10] = random()?;
     let mut number = u128::from(now_ms & 0xffff_ffff_ffff);
     for byte in random {

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, named_params};
 
-use crate::background::JobRun;
+use crate::common::background::JobRun;
 
 /// Returns the last run of each job.
 pub(crate) fn all(db: &Connection) -> rusqlite::Result<Vec<JobRun>> {

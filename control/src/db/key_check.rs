@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use shared::secret::Secret;
 
 use super::vault as rows;
-use crate::vault::{SealError, SealPlace, VaultKeys, open, random, seal};
+use crate::common::vault::{SealError, SealPlace, VaultKeys, open, random, seal};
 
 /// Creates the keys of a new database and stores them sealed. Runs inside the caller's transaction.
 pub(crate) fn make_keys(db: &Connection, encryption_key: &Secret<[u8; 32]>) -> Result<(), KeysError> {

@@ -12,7 +12,7 @@ use shared::tags;
 
 use super::HOUR_MS;
 use super::allowlist;
-use crate::vault::SealPlace;
+use crate::common::vault::SealPlace;
 
 /// A project key, as the API shows it. Contains no secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -31,7 +31,7 @@ pub(crate) struct StoredKey {
     /// In milliseconds since the Unix epoch; null if it does not expire.
     pub(crate) expires_at_ms: Option<u64>,
     #[serde(flatten)]
-    #[cfg_attr(test, schemars(with = "crate::shared_shapes::Allowlist"))]
+    #[cfg_attr(test, schemars(with = "crate::common::shared_shapes::Allowlist"))]
     pub(crate) allowlist: Allowlist,
     /// The default tags of its requests, by name. A request's own tag overrides the one with its name.
     pub(crate) tags: BTreeMap<String, String>,

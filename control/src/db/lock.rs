@@ -6,7 +6,7 @@ use std::io::{Read as _, Seek as _, Write as _};
 use std::path::Path;
 
 use super::error::OpenError;
-use crate::private_file;
+use crate::common::private_file;
 
 /// The lock, held until it is dropped.
 #[derive(Debug)]

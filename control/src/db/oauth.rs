@@ -4,8 +4,8 @@ use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::{Deserialize, Serialize};
 use shared::secret::Secret;
 
-use crate::credential::oauth::{OauthConnection, OauthTokens};
-use crate::vault::{SealError, SealPlace, VaultKeys};
+use crate::common::credential::oauth::{OauthConnection, OauthTokens};
+use crate::common::vault::{SealError, SealPlace, VaultKeys};
 
 /// The sealed value of the column `tokens`.
 #[derive(Serialize, Deserialize)]

@@ -26,8 +26,8 @@ use super::lock::StateLock;
 use super::migrate;
 use super::row_sums;
 use super::upgrade_snapshot;
-use crate::private_file;
-use crate::vault::VaultKeys;
+use crate::common::private_file;
+use crate::common::vault::VaultKeys;
 
 /// An opened state directory.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::Serialize;
 use shared::prices::Prices;
 
-use crate::model_facts::Facts;
+use crate::common::model_facts::Facts;
 
 /// An override, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Serialize)]

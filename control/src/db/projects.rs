@@ -20,7 +20,7 @@ pub(crate) struct StoredProject {
     pub(crate) disabled: bool,
     /// The models, endpoints and routes to which all of its keys are restricted, whatever their own allowlists contain.
     #[serde(flatten)]
-    #[cfg_attr(test, schemars(with = "crate::shared_shapes::Allowlist"))]
+    #[cfg_attr(test, schemars(with = "crate::common::shared_shapes::Allowlist"))]
     pub(crate) allowlist: Allowlist,
     /// The limits that each new key gets.
     pub(crate) key_defaults: Vec<KeyLimit>,

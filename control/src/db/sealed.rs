@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use crate::vault::{SealPlace, VaultKeys};
+use crate::common::vault::{SealPlace, VaultKeys};
 
 /// A column of sealed values; NULL means that the row has no sealed value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use super::migrate;
 use super::open::{BUSY_TIMEOUT, is_damage, remove};
 use super::telemetry_targets::{self, CircuitChange, TargetFilter, TargetMinuteRow};
-use crate::private_file;
+use crate::common::private_file;
 
 /// The open database.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::{Deserialize, Serialize};
 
-use crate::vault::SealPlace;
+use crate::common::vault::SealPlace;
 
 /// A stored webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]

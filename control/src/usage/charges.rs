@@ -11,7 +11,7 @@ use shared::quota::{Counter, Counters};
 
 use crate::db::quotas::{Rules, parts};
 use crate::db::usage_effects;
-use crate::publish::TouchedAccess;
+use crate::routing::publish::TouchedAccess;
 
 /// The charges of the batch that is being stored.
 #[derive(Debug)]

@@ -27,7 +27,7 @@ use super::request_index::RequestIndex;
 use super::requests;
 use super::table::{GroupSums, Stored, UsageTable};
 use crate::db::usage_effects;
-use crate::publish::TouchedAccess;
+use crate::routing::publish::TouchedAccess;
 
 /// Stores events in the database. Runs on the writer thread.
 #[derive(Debug)]

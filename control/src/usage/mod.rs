@@ -37,6 +37,7 @@ pub(crate) mod series;
 pub(crate) mod sums;
 pub(crate) mod table;
 mod target_groups;
+pub(crate) mod telemetry;
 
 #[cfg(test)]
 pub(crate) mod tests;

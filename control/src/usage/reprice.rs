@@ -15,11 +15,11 @@ use shared::quota::Counters;
 use shared::usage::{Lost, Provenance};
 
 use super::rollup::{Difference, GROUPED, correct, grouped};
-use crate::catalog::history::History;
 use crate::db::HOUR_MS;
 use crate::db::packed_row::{PackedRow, put, unless_damaged};
 use crate::db::quotas::{Corrections, Costs};
 use crate::db::usage_effects;
+use crate::routing::catalog::history::History;
 
 /// A repricing job: the exchanges to reprice, and the prices.
 #[derive(Clone, Debug)]

@@ -147,7 +147,7 @@ const RUNNERS: &[Runner] = &[
     runner(
         "models",
         Kind("response"),
-        "control/src/catalog/listing/tests.rs",
+        "control/src/routing/catalog/listing/tests.rs",
         "recorded_model_lists_of_each_shape_are_read",
     ),
     runner(

@@ -19,11 +19,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::failed;
 use crate::admin::stream::{self, ClientGone, Feed};
 use crate::admin::{ApiError, Call};
-use crate::backup::{self, Archive, BackupError};
-use crate::command::Done;
-use crate::command::audit_only::AuditOnly;
 use crate::db::audit::AuditEntry;
-use crate::publish::Touched;
+use crate::routing::publish::Touched;
+use crate::state::backup::{self, Archive, BackupError};
+use crate::writer::command::Done;
+use crate::writer::command::audit_only::AuditOnly;
 
 /// An archive and the state of its verification.
 #[derive(Serialize)]

@@ -7,9 +7,9 @@ use shared::clock::unix_ms;
 use tokio::sync::oneshot;
 
 use super::Backups;
-use crate::background::{Job, sleep_until};
-use crate::backup;
-use crate::config::{Config, Schedule};
+use crate::common::background::{Job, sleep_until};
+use crate::routing::config::{Config, Schedule};
+use crate::state::backup;
 use crate::writer::{FLUSH_TIME_MAX, WriterHandle};
 
 /// Makes backups at the times of a schedule.

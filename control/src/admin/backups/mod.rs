@@ -21,15 +21,15 @@ use tokio::sync::{Semaphore, oneshot};
 use super::list::{ListPage, PageOf, SortValue};
 use super::reference::{FileContent, NoContent, NoMembers};
 use super::{ApiError, Call, Route, json, route_of};
-use crate::actor::Actor;
-use crate::background::{Job, Jobs};
-use crate::backup::{self, Archive, BackupError};
-use crate::command::audit_only::AuditOnly;
-use crate::command::{AdminWrite, Done};
-use crate::config::{Config, Schedule};
+use crate::common::actor::Actor;
+use crate::common::background::{Job, Jobs};
 use crate::db::audit::AuditEntry;
-use crate::publish::Touched;
+use crate::routing::config::{Config, Schedule};
+use crate::routing::publish::Touched;
+use crate::state::backup::{self, Archive, BackupError};
 use crate::writer::WriterHandle;
+use crate::writer::command::audit_only::AuditOnly;
+use crate::writer::command::{AdminWrite, Done};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "backups", |call| Box::pin(list(call)))

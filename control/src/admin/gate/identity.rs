@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName};
 use ring::hmac;
 use shared::characters::needless_invisible;
 
-use crate::config::Sso;
+use crate::routing::config::Sso;
 
 /// The boundary behind which identity headers are believed.
 #[derive(Debug)]

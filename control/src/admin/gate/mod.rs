@@ -32,8 +32,8 @@ pub(super) use self::sessions::SessionHolder;
 use self::sessions::{LIFE_MAX, OpenSession, SessionName, Sessions};
 use self::wrong_keys::WrongKeys;
 use super::{ApiError, RequestId, call, live};
-use crate::actor::{Actor, Who};
-use crate::config::Sso;
+use crate::common::actor::{Actor, Who};
+use crate::routing::config::Sso;
 
 /// Authenticates requests to the admin API.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use shared::id::PrincipalId;
 use shared::key_hash::KeyHash;
 use shared::secret::Secret;
 
-use crate::vault::{RandomError, random};
+use crate::common::vault::{RandomError, random};
 
 /// The table of sessions.
 #[derive(Debug)]

@@ -5,10 +5,10 @@ use serde_json::value::RawValue;
 use shared::activity::WatchedRequest;
 
 use crate::admin::health::ShownCircuit;
+use crate::admin::verdict::ExplainedVerdict;
+use crate::common::money::MicroUsd;
 use crate::db::alerts::OpenAlerts;
-use crate::money::MicroUsd;
 use crate::usage::series::figures::PeriodFigures;
-use crate::verdict::ExplainedVerdict;
 
 /// The events of the stream, by name.
 #[derive(Debug, Serialize)]

@@ -22,11 +22,11 @@ use crate::admin::health::ShownCircuit;
 use crate::admin::observer::Observer;
 use crate::admin::running::Running;
 use crate::admin::shares::{CallerShares, ShareBound};
+use crate::admin::verdict::{ExplainedVerdict, OpenCircuit, verdict};
 use crate::db::alerts::OpenAlerts;
 use crate::db::audit_pages::{self, AuditRow};
-use crate::publish::StatusCell;
+use crate::routing::publish::StatusCell;
 use crate::usage::recent::{SPAN_SECONDS, Share};
-use crate::verdict::{ExplainedVerdict, OpenCircuit, verdict};
 
 /// State shared by all live streams.
 #[derive(Debug)]

@@ -27,8 +27,8 @@ use super::gate::{Admission, Gate};
 use super::shares::CallerShare;
 use super::stream::{self, Feed};
 use super::{ApiError, Call, Route, route_of};
+use crate::admin::permission::Permission;
 use crate::db::readers::asking_as;
-use crate::permission::Permission;
 
 pub(super) static ROUTES: &[Route] =
     &[route_of(Method::GET, PATH, |call| Box::pin(live(call)))

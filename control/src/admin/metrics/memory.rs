@@ -8,8 +8,8 @@ use shared::snapshot::Snapshot;
 
 use super::text::MetricsText;
 use crate::admin::App;
-use crate::background::Jobs;
-use crate::log_lines::LogLines;
+use crate::common::background::Jobs;
+use crate::state::log_lines::LogLines;
 use crate::usage::gauge::{Gauge, read};
 
 pub(super) fn write(app: &App, text: &mut MetricsText) {

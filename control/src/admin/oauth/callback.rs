@@ -16,7 +16,7 @@ use super::super::query::Query;
 use super::super::{ApiError, App, RequestId};
 use super::completion::Completion;
 use super::flows::{BrowserFlow, NoFlow, SignIn};
-use crate::credential::oauth::{TokenSet, plain};
+use crate::common::credential::oauth::{TokenSet, plain};
 
 /// The parameters of a redirect (RFC 6749 section 4.1.2, RFC 9207 section 2). Others are ignored.
 struct Redirect {

@@ -7,13 +7,13 @@ use shared::clock::unix_ms;
 use super::super::App;
 use super::super::gate::Gate;
 use super::flows::{SignIn, SignInFlows};
-use crate::command::audit_only::AuditOnly;
-use crate::command::oauth::KeepSignIn;
-use crate::command::{AdminWrite, CommandRefusal};
-use crate::credential::oauth::TokenSet;
+use crate::common::credential::oauth::TokenSet;
 use crate::db::audit::AuditEntry;
-use crate::oauth::Vendor;
+use crate::jobs::oauth::Vendor;
 use crate::writer::WriterHandle;
+use crate::writer::command::audit_only::AuditOnly;
+use crate::writer::command::oauth::KeepSignIn;
+use crate::writer::command::{AdminWrite, CommandRefusal};
 
 /// The parts of the process that complete a sign-in.
 #[derive(Debug)]

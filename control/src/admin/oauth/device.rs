@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::completion::Completion;
 use super::flows::{FlowId, SignIn};
-use crate::credential::oauth::{DeviceAnswer, TokenFailure, TokenSet};
+use crate::common::credential::oauth::{DeviceAnswer, TokenFailure, TokenSet};
 
 /// Asks the vendor for tokens until the human has consented or the code has expired, and completes the sign-in.
 pub(super) async fn wait_for_consent(

@@ -15,10 +15,10 @@ use shared::clock::unix_ms;
 use shared::secret::Secret;
 use tokio::task::AbortHandle;
 
-use crate::actor::Actor;
 use crate::admin::gate::Admission;
-use crate::credential::oauth::TokenIssuer;
-use crate::vault::{RandomError, SealError, SealPlace, VaultKeys, random};
+use crate::common::actor::Actor;
+use crate::common::credential::oauth::TokenIssuer;
+use crate::common::vault::{RandomError, SealError, SealPlace, VaultKeys, random};
 
 /// The sign-ins under way, one at most for each provider instance.
 #[derive(Debug, Default)]
@@ -278,8 +278,8 @@ const FLOWS_MAX: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::actor::Who;
-    use crate::credential::oauth::{ClientAuth, OauthSettings};
+    use crate::common::actor::Who;
+    use crate::common::credential::oauth::{ClientAuth, OauthSettings};
     use shared::key_hash::KeyHash;
 
     fn keys() -> VaultKeys {

@@ -24,14 +24,16 @@ use self::flows::{BrowserFlow, FLOW_TIME_MAX, FlowTickets, SignIn, random_text};
 use super::gate::key_in_header;
 use super::query::choose;
 use super::{ApiError, App, Call, Route, json, route_of};
-use crate::command::oauth::ForgetSignIn;
-use crate::config::{ConnectionAuth, OAUTH_CALLBACK, Provider};
-use crate::connection::{ProviderConnection, ProviderStanding, ShownSignIn, SignInError};
-use crate::credential::oauth::{Consent, NO_CLIENT, NO_SETTINGS, TokenFailure, TokenIssuer, challenge};
+use crate::admin::permission::Permission;
+use crate::common::credential::oauth::{
+    Consent, NO_CLIENT, NO_SETTINGS, TokenFailure, TokenIssuer, challenge,
+};
 use crate::db::audit::AuditEntry;
 use crate::db::principals;
-use crate::oauth::Vendor;
-use crate::permission::Permission;
+use crate::jobs::oauth::Vendor;
+use crate::routing::config::{ConnectionAuth, OAUTH_CALLBACK, Provider};
+use crate::routing::connection::{ProviderConnection, ProviderStanding, ShownSignIn, SignInError};
+use crate::writer::command::oauth::ForgetSignIn;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::POST, "providers/{}/oauth/start", |call| Box::pin(start(call)))

@@ -23,11 +23,11 @@ use shared::port::{Body, ExchangeTap, Insider, RUN_PATH, Side, full};
 use super::authorize::key_object;
 use super::reference::{DataPlaneAnswer, DataPlaneBody};
 use super::{ApiError, Call, Route, explain, json, route_of};
-use crate::catalog::test_completion::HERE;
+use crate::admin::permission::Permission;
+use crate::common::recorded::RecordedExchange;
 use crate::db::audit::AuditEntry;
-use crate::permission::Permission;
-use crate::publish::AccessHolder;
-use crate::recorded::RecordedExchange;
+use crate::routing::catalog::test_completion::HERE;
+use crate::routing::publish::AccessHolder;
 
 pub(super) static ROUTES: &[Route] = &[
     run_of("run/{}"),

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use shared::port::{Body, BoxError, ExchangeTap, Side};
 
-use crate::recorded::{Allowance, BYTES_MAX, RecordedExchange, Sides};
+use crate::common::recorded::{Allowance, BYTES_MAX, RecordedExchange, Sides};
 
 /// The recordings of the latest runs, the newest last.
 #[derive(Debug, Default)]

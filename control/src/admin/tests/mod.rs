@@ -37,9 +37,14 @@ use shared::snapshot::{self, SnapshotPublisher, SnapshotReader};
 use shared::usage::UsageLog;
 use tempfile::TempDir;
 
-use crate::config::{self, Environment};
-use crate::log_lines::{self, LogLines};
-use crate::{Asset, Control, OpenParams, Params, State, start};
+use crate::Asset;
+use crate::Control;
+use crate::OpenParams;
+use crate::Params;
+use crate::State;
+use crate::routing::config::{self, Environment};
+use crate::start;
+use crate::state::log_lines::{self, LogLines};
 
 const ADMIN: &str = "administrator-key-of-the-tests";
 const PROJECT: &str = "llmgw_project-key-of-the-tests";

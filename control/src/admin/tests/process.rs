@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use shared::port::full;
 
 use super::{ADMIN, Gateway, text};
+use crate::OpenParams;
+use crate::State;
 use crate::usage::tests::event;
-use crate::{OpenParams, State};
 
 #[test]
 fn state_reports_version_counts_reload_and_usage() {

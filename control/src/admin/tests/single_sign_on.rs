@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Gateway;
 use super::humans::{Person, SECRET, identity};
 use crate::admin::gate::identity::{Asserted, IdentityBoundary};
-use crate::config::{self, Environment};
+use crate::routing::config::{self, Environment};
 
 const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 

@@ -9,8 +9,8 @@ use shared::usage::{Class, TokenCounts, Unpriced, counted};
 
 use super::export::ChargedExchange;
 use crate::admin::csv::cell;
+use crate::common::money::MicroUsd;
 use crate::db::names::OwnerNames;
-use crate::money::MicroUsd;
 use crate::usage::requests::attempts::AttemptSummary;
 use crate::usage::requests::{cancelled_by, protocol};
 

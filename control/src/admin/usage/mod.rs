@@ -24,9 +24,9 @@ use super::query::{Query, choose};
 use super::reference::FileContent;
 use super::requests::{FILTERS, marks, names};
 use super::{ApiError, Call, Route, json, route_of, write_of};
+use crate::admin::permission::Permission;
+use crate::common::money::MicroUsd;
 use crate::db::names::{Labels, NameLabel, NamedKind};
-use crate::money::MicroUsd;
-use crate::permission::Permission;
 use crate::usage::dimension::{CLIENT, Dimension, END_USER, TAG};
 use crate::usage::report::calendar::{BucketLength, Calendar};
 use crate::usage::report::{

@@ -15,15 +15,15 @@ use shared::prices::Prices;
 
 use crate::admin::field::any_moment;
 use crate::admin::{ApiError, App, Call, dry_run};
-use crate::catalog::history::{History, Priced};
-use crate::command::Done;
-use crate::command::audit_only::AuditOnly;
+use crate::common::money::MicroUsd;
 use crate::db::audit::AuditEntry;
 use crate::db::overrides;
-use crate::money::MicroUsd;
-use crate::publish::Touched;
+use crate::routing::catalog::history::{History, Priced};
+use crate::routing::publish::Touched;
 use crate::usage::reprice::{Repriced, RepricedRequest, Repricing};
 use crate::writer::FLUSH_TIME_MAX;
+use crate::writer::command::Done;
+use crate::writer::command::audit_only::AuditOnly;
 
 /// The requests to reprice.
 #[derive(Deserialize)]
@@ -42,7 +42,7 @@ pub(super) struct RepriceRequest {
     model: Option<String>,
     /// Prices to use instead of the known ones; for one model of one provider.
     #[serde(default)]
-    #[cfg_attr(test, schemars(with = "Option<crate::shared_shapes::Prices>"))]
+    #[cfg_attr(test, schemars(with = "Option<crate::common::shared_shapes::Prices>"))]
     prices: Option<Prices>,
     /// The cursor of an earlier response.
     #[serde(default)]

@@ -4,8 +4,8 @@ use rusqlite::{Connection, named_params};
 use serde_json::{Value, json};
 
 use super::chain::{self, ChainLink, ChainSigner, Ends};
-use crate::actor::Actor;
-use crate::vault::VaultKeys;
+use crate::common::actor::Actor;
+use crate::common::vault::VaultKeys;
 
 /// The description of one action.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use shared::secret::Secret;
 use tempfile::TempDir;
 
 use super::*;
-use crate::actor::Who;
+use crate::common::actor::Who;
 use crate::db::chain::{ChainBroken, ChainHolds, verify};
 use crate::db::open::{Opened, open};
 

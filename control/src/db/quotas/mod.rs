@@ -27,11 +27,11 @@ pub(crate) struct QuotaRow {
     pub(crate) id: String,
     #[serde(flatten)]
     pub(crate) counted: Counted,
-    #[cfg_attr(test, schemars(with = "crate::shared_shapes::Metric"))]
+    #[cfg_attr(test, schemars(with = "crate::common::shared_shapes::Metric"))]
     pub(crate) metric: Metric,
     /// Null for concurrent requests only.
     #[serde(rename = "window")]
-    #[cfg_attr(test, schemars(with = "Option<crate::shared_shapes::Period>"))]
+    #[cfg_attr(test, schemars(with = "Option<crate::common::shared_shapes::Period>"))]
     pub(crate) period: Option<Period>,
     /// The limit in the unit of the metric; money in micro-dollars.
     pub(crate) limit: u64,
@@ -62,7 +62,7 @@ pub(crate) struct Counted {
 #[cfg_attr(test, schemars(rename = "QuotaSubject"))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Of {
-    #[cfg_attr(test, schemars(with = "crate::shared_shapes::SubjectKind"))]
+    #[cfg_attr(test, schemars(with = "crate::common::shared_shapes::SubjectKind"))]
     pub(crate) kind: Subject,
     /// The ID; for a key, that of the first key of its rotations, which represents all of them. Absent for the gateway.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -80,11 +80,11 @@ pub(crate) struct KeyLimit {
     /// The endpoint, if only requests that name it count.
     #[serde(default)]
     pub(crate) endpoint: Option<String>,
-    #[cfg_attr(test, schemars(with = "crate::shared_shapes::Metric"))]
+    #[cfg_attr(test, schemars(with = "crate::common::shared_shapes::Metric"))]
     pub(crate) metric: Metric,
     /// Null for concurrent requests only.
     #[serde(default, rename = "window")]
-    #[cfg_attr(test, schemars(with = "Option<crate::shared_shapes::Period>"))]
+    #[cfg_attr(test, schemars(with = "Option<crate::common::shared_shapes::Period>"))]
     pub(crate) period: Option<Period>,
     /// In the unit of the metric; money in millionths of a dollar.
     pub(crate) limit: u64,

@@ -8,7 +8,7 @@ use records::frame::{self, Frame, JournalSpot};
 use super::notes::is_notes;
 use super::segment::file_id;
 use super::{LEFT_BYTES_MAX, left_over};
-use crate::regular_file;
+use crate::common::regular_file;
 
 /// The content of a journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -28,9 +28,9 @@ use shared::usage::{Note, UsageEvent, UsageLog};
 use self::notes::{Notes, is_notes};
 use self::segment::{SEGMENT_BYTES, Segment, Spare, create, file_id, is_full};
 use self::spare_files::{SpareExchange, SpareFiles};
-use crate::private_file;
+use crate::common::private_file;
+use crate::common::vault::random;
 use crate::usage::gauge::{Gauge, add, read};
-use crate::vault::random;
 
 /// The journal of a state directory, as used by the data plane.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use records::frame::FileId;
 use rustix::fs::{FallocateFlags, fallocate};
 
-use crate::private_file;
+use crate::common::private_file;
 
 /// An empty file, passed from the thread that creates it to the thread that appends to it.
 #[derive(Debug)]

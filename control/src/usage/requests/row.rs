@@ -9,8 +9,8 @@ use shared::tags;
 use shared::usage::{Class, Lost, Outcome, StepResult, TokenCounts, Units, Unpriced};
 
 use super::attempts::{self, AttemptSummary};
+use crate::common::money::MicroUsd;
 use crate::db::names::OwnerNames;
-use crate::money::MicroUsd;
 
 /// One exchange, as the API shows it.
 #[derive(Debug, Serialize)]
@@ -42,7 +42,7 @@ pub(crate) struct RequestRow {
     stream: bool,
     /// The status of the answer.
     status: u16,
-    #[cfg_attr(test, schemars(with = "crate::shared_shapes::Outcome"))]
+    #[cfg_attr(test, schemars(with = "crate::common::shared_shapes::Outcome"))]
     outcome: String,
     /// The code of the error; null without one.
     error: Option<String>,
@@ -54,7 +54,7 @@ pub(crate) struct RequestRow {
     #[serde(serialize_with = "units_by_class")]
     #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, u64>"))]
     units: Units,
-    #[cfg_attr(test, schemars(with = "crate::shared_shapes::Provenance"))]
+    #[cfg_attr(test, schemars(with = "crate::common::shared_shapes::Provenance"))]
     provenance: String,
     /// The service tier that the answer reports; null if it reports none.
     tier: Option<String>,

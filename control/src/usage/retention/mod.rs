@@ -16,13 +16,13 @@ use rusqlite::{Connection, Transaction};
 use shared::clock::unix_ms;
 
 use self::tables::SumsTable;
-use crate::background::Job;
-use crate::config::Lifetimes;
+use crate::common::background::Job;
+use crate::common::vault::VaultKeys;
 use crate::db::HOUR_MS;
 use crate::db::{alerts, audit, idempotency, outbox};
+use crate::routing::config::Lifetimes;
 use crate::usage::gauge::{Pruning, add};
 use crate::usage::rollup::DAY_HOURS;
-use crate::vault::VaultKeys;
 
 /// The retention job: a repeated pass over all tables with expiring rows, in small steps.
 #[derive(Debug)]

@@ -18,10 +18,10 @@ use shared::operation::Operation;
 use shared::usage::{Details, Outcome, Provenance, TokenCounts, Units, Unpriced, UsageEvent, UsageLog as _};
 use tempfile::TempDir;
 
-use crate::config::{self, Environment};
 use crate::db::key_check::{make_keys, open_keys};
 use crate::db::migrate::migrate;
-use crate::publish::{Publisher, PublisherParams};
+use crate::routing::config::{self, Environment};
+use crate::routing::publish::{Publisher, PublisherParams};
 use crate::usage::gauge::{Gauge, add, read};
 use crate::usage::ingest::{Meter, Round};
 use crate::usage::journal::segment::file_id;
@@ -495,7 +495,7 @@ fn writer_state(mut meter: Meter, home: &Path) -> WriterState {
         config,
         keys: Arc::clone(&keys),
         catalog,
-        tokens: crate::credential::AccessTokens::default(),
+        tokens: crate::common::credential::AccessTokens::default(),
         counters,
         out,
     };

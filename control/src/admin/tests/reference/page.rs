@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::typescript::{members, type_of};
 use super::{ApiReference, DescribedRoute, REFERENCE, described};
 use crate::admin::Route;
+use crate::admin::permission::Permission;
+use crate::admin::permission::matrix::{Extent, grant};
 use crate::db::members::MemberRole;
-use crate::permission::Permission;
-use crate::permission::matrix::{Extent, grant};
 
 /// Returns the pages by their paths below `docs/`: the head, one for each resource, and one of the shapes that several
 /// resources share.

@@ -19,7 +19,7 @@ use self::columns::{Columns, Mapping};
 use self::file::{Export, Theirs};
 use super::READING_TIME;
 use crate::admin::{ApiError, Call, json};
-use crate::money::SignedMicroUsd;
+use crate::common::money::SignedMicroUsd;
 use crate::usage::dimension::{Dimension, Marks};
 use crate::usage::report::calendar::{BucketLength, Calendar};
 use crate::usage::report::{ReportPart, ReportQuestion, SORTED_MAX, page};
@@ -159,7 +159,7 @@ struct Ours {
     input_tokens: u64,
     cached_input_tokens: u64,
     output_tokens: u64,
-    #[cfg_attr(test, schemars(with = "crate::money::MicroUsd"))]
+    #[cfg_attr(test, schemars(with = "crate::common::money::MicroUsd"))]
     cost_micro_usd: SignedMicroUsd,
 }
 
@@ -194,7 +194,7 @@ struct ReconciledFigures<N> {
     input_tokens: Option<N>,
     cached_input_tokens: Option<N>,
     output_tokens: Option<N>,
-    #[cfg_attr(test, schemars(with = "Option<crate::money::MicroUsd>"))]
+    #[cfg_attr(test, schemars(with = "Option<crate::common::money::MicroUsd>"))]
     cost_micro_usd: Option<SignedMicroUsd>,
 }
 

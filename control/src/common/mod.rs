@@ -1,0 +1,14 @@
+//! What every wing may use and what knows no table: who acts, secrets and their vault, files, money, jobs.
+
+pub(crate) mod actor;
+pub(crate) mod background;
+pub(crate) mod change;
+pub(crate) mod credential;
+pub(crate) mod model_facts;
+pub(crate) mod money;
+pub(crate) mod private_file;
+pub(crate) mod recorded;
+pub mod regular_file;
+#[cfg(test)]
+pub(crate) mod shared_shapes;
+pub(crate) mod vault;

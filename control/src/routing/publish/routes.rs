@@ -1,0 +1,323 @@
+//! The routing half of a snapshot: everything a request needs of providers and endpoints, computed in advance.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use http::{HeaderName, HeaderValue};
+use ring::digest::{Context, SHA256};
+use shared::health::{Board, UpstreamIdentity};
+use shared::id::ProviderId;
+use shared::provider::signer::RequestSigner;
+use shared::provider::sigv4::Signer;
+use shared::provider::{Inside, Reach};
+use shared::routing::{Endpoint, InstanceReach, ProviderInstance, Renew, Target};
+use shared::sanitize::Guarded;
+use shared::secret::Secret;
+use shared::snapshot::{Route, Snapshot};
+
+use crate::common::credential::extension::{ExtensionAccess, bearer};
+use crate::common::credential::oauth::{DueRefresh, OauthTokens, RefreshSchedule};
+use crate::common::credential::{AccessTokens, Grant, Sign, bearer_header};
+use crate::routing::catalog::merge::Merger;
+use crate::routing::config::{self, ConnectionAuth, Policies, Provider, Routing};
+use crate::routing::extension;
+
+/// Provider instances, endpoints, and the route of each selector.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Routes {
+    pub(crate) providers: Arc<Vec<Arc<ProviderInstance>>>,
+    pub(crate) endpoints: Arc<Vec<Arc<Endpoint>>>,
+    pub(crate) routes: Arc<HashMap<Box<str>, Route>>,
+}
+
+/// Builds the routing half from `routing`, under the policies of start-up.
+pub(crate) fn routes(
+    routing: &Routing,
+    (policies, board): (&Policies, &Board),
+    signing: &Signing<'_>,
+    merger: &mut Merger,
+) -> Routes {
+    let live = routing.providers.iter().filter(|provider| !provider.disabled);
+    let made = live.filter_map(|provider| instance(provider, (policies, board), signing, merger));
+    let mut providers: Vec<Arc<ProviderInstance>> = made.map(Arc::new).collect();
+    providers.sort_by(|a, b| a.id.cmp(&b.id));
+    board.keep(providers.iter().map(|provider| &provider.id));
+    let endpoints = endpoints(&routing.endpoints, &providers);
+    let routes = Arc::new(Snapshot::routes_of(&providers, &endpoints));
+    Routes { providers: Arc::new(providers), endpoints: Arc::new(endpoints), routes }
+}
+
+fn instance(
+    provider: &Provider,
+    (policies, board): (&Policies, &Board),
+    signing: &Signing<'_>,
+    merger: &mut Merger,
+) -> Option<ProviderInstance> {
+    let (retry, circuit_policy) = policies.of(&provider.id);
+    let reach = match (provider.kind.reach, &provider.origin) {
+        (Reach::InProcess(Inside::Echo), _) => InstanceReach::Echo(provider.echo.clone()),
+        (Reach::InProcess(Inside::Speech), _) => InstanceReach::Speech,
+        (_, Some(origin)) => InstanceReach::Network(origin.clone()),
+        // An unreadable address is a configuration fault and cannot reach this point.
+        (_, None) => return None,
+    };
+    let Signed { header, signer, renew, unready } = signing.signed(provider);
+    let secret_of_extension = secret_of_extension(provider);
+    let signer = match secret_of_extension {
+        Some(secret) => extension::signer(secret).map(RequestSigner::Extension),
+        None => signer.map(RequestSigner::Aws),
+    };
+    let identity = identity(provider);
+    Some(ProviderInstance {
+        id: provider.id.clone(),
+        kind: provider.kind,
+        genai_name: provider.genai_name(),
+        unready: not_usable(provider).or(unready),
+        circuits: board.circuits(&provider.id, address(&reach, identity)),
+        reach,
+        credential: secret(provider, header.as_ref(), renew.is_some()),
+        headers: secret_of_extension
+            .and_then(bearer)
+            .into_iter()
+            .chain(header)
+            .chain(provider.headers.iter().cloned())
+            .collect(),
+        request_head: OnceLock::new(),
+        renew,
+        signer,
+        identity,
+        dialects: provider.dialects.clone(),
+        lacks: provider.lacks.clone(),
+        quirks: provider.quirks,
+        force_api_support: provider.force_api_support,
+        trace_context: provider.trace_context,
+        default_voice: provider.default_voice.clone(),
+        timeout: provider.timeout,
+        stream_idle_timeout: provider.stream_idle_timeout,
+        retry,
+        circuit_policy,
+        models: merger.models_of(provider),
+        models_known: Arc::clone(&provider.models_known),
+        owner: provider.owner.clone(),
+        is_anonymous: provider.is_anonymous,
+        shared_with: provider.shared_with.clone(),
+    })
+}
+
+/// Returns the secret of the extension that the instance belongs to.
+fn secret_of_extension(provider: &Provider) -> Option<&Secret<String>> {
+    provider.extension.as_ref()?.access.as_deref().map(ExtensionAccess::secret)
+}
+
+/// Returns the reason why an enabled instance cannot receive requests, if any.
+fn not_usable(provider: &Provider) -> Option<&'static str> {
+    match provider.auth {
+        ConnectionAuth::Oauth => None,
+        ConnectionAuth::ApiKey | ConnectionAuth::Local => {
+            provider.lacks_key().then_some("its API key is missing in the configuration")
+        }
+    }
+}
+
+/// The access tokens and the time with which requests are signed.
+#[derive(Debug)]
+pub(crate) struct Signing<'a> {
+    /// `None` for a preview, which assumes that every grant has a token.
+    pub(crate) tokens: Option<LiveTokens<'a>>,
+    pub(crate) now_ms: u64,
+}
+
+/// The states of the access tokens that the gateway obtains.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LiveTokens<'a> {
+    pub(crate) granted: &'a AccessTokens,
+    pub(crate) refreshes: &'a RefreshSchedule,
+}
+
+/// The authentication of upstream requests, or the reason why it is missing.
+#[derive(Default)]
+struct Signed {
+    header: Option<(HeaderName, HeaderValue)>,
+    signer: Option<Signer>,
+    renew: Option<Renew>,
+    unready: Option<&'static str>,
+}
+
+impl Signing<'_> {
+    fn signed(&self, provider: &Provider) -> Signed {
+        let bare = Signed::default();
+        let none = |why| Signed { unready: Some(why), ..Signed::default() };
+        if provider.auth == ConnectionAuth::Oauth {
+            return provider
+                .oauth_tokens(self.now_ms)
+                .map_or_else(none, |held| self.signed_in(provider, held));
+        }
+        match provider.sign() {
+            Ok(Sign::Nothing) => bare,
+            Ok(Sign::Header(name, value)) => Signed { header: Some((name, value)), ..bare },
+            Ok(Sign::Aws(signer)) => Signed { signer: Some(signer), ..bare },
+            Ok(Sign::Token(grant)) => {
+                let granted = self.tokens.map(|tokens| tokens.granted);
+                match granted.map(|granted| (granted, granted.current(&grant, self.now_ms))) {
+                    None => bare,
+                    Some((tokens, Ok(token))) => Signed {
+                        header: bearer_header(token.expose()).ok(),
+                        renew: Some(tokens.renew(&grant)),
+                        ..bare
+                    },
+                    Some((_, Err(why))) => none(why),
+                }
+            }
+            Err(_) => none("its API key is invalid; see the log of the gateway"),
+        }
+    }
+
+    /// Returns the authentication by the access token of a sign-in. An expired token is sent while its refresh is on its
+    /// way: the upstream rejects it, and the request waits for the new one.
+    fn signed_in(&self, provider: &Provider, held: &OauthTokens) -> Signed {
+        let (Some(connection), Some(issuer), Some(tokens)) =
+            (&provider.signed_in, &provider.issuer, self.tokens)
+        else {
+            return Signed::default();
+        };
+        let has_expired = connection.expires_at_ms.is_some_and(|at_ms| at_ms <= self.now_ms);
+        if has_expired && tokens.refreshes.trouble(&connection.provider).is_some() {
+            return Signed { unready: Some(NOT_REFRESHED), ..Signed::default() };
+        }
+        let renew = held.refresh.is_some().then(|| tokens.refreshes.renew(connection));
+        Signed { header: issuer.header(provider.kind.auth, &held.access).ok(), renew, ..Signed::default() }
+    }
+}
+
+const NOT_REFRESHED: &str = "its access token has expired and could not be refreshed; see its last error";
+
+/// Returns the sign-ins of all enabled instances that can be refreshed.
+pub(crate) fn refreshes(routing: &Routing, now_ms: u64) -> Vec<DueRefresh> {
+    let live = routing.providers.iter().filter(|provider| !provider.disabled);
+    let live =
+        live.filter(|provider| provider.oauth_tokens(now_ms).is_ok_and(|tokens| tokens.refresh.is_some()));
+    live.filter_map(|provider| {
+        let (connection, issuer) = (provider.signed_in.as_ref()?, provider.issuer.as_ref()?);
+        Some(DueRefresh { connection: Arc::clone(connection), issuer: Arc::clone(issuer) })
+    })
+    .collect()
+}
+
+/// Returns the grants of all enabled instances.
+pub(crate) fn grants(routing: &Routing) -> Vec<Grant> {
+    let live = routing.providers.iter().filter(|provider| !provider.disabled);
+    let live = live.filter(|provider| provider.auth != ConnectionAuth::Oauth);
+    live.filter_map(|provider| match provider.sign() {
+        Ok(Sign::Token(grant)) => Some(grant),
+        Ok(Sign::Nothing | Sign::Header(..) | Sign::Aws(_)) | Err(_) => None,
+    })
+    .collect()
+}
+
+/// Returns every secret of the providers of `routing`, and the access tokens in use by `instances`.
+pub(crate) fn guarded(routing: &Routing, instances: &[Arc<ProviderInstance>]) -> Guarded {
+    let grants = grants(routing);
+    // Each line of a PEM private key is a secret, except for the first and the last.
+    let of_grants = grants.iter().flat_map(Grant::secrets).flat_map(str::lines);
+    let of_grants = of_grants.filter(|line| !line.starts_with('-'));
+    let keys = routing.providers.iter().filter_map(|provider| provider.api_key.as_ref());
+    let keys = keys.map(|key| key.expose().trim()).filter(|key| !key.starts_with('{'));
+    // An AWS credential holds the access key id before its secret.
+    let parts = keys.clone().filter_map(|key| key.split_once(':')).map(|(_, secret)| secret);
+    let headers = routing.providers.iter().flat_map(|provider| &provider.headers);
+    let headers = headers.filter_map(|(_, value)| value.to_str().ok()).filter(|value| value.len() >= LONG);
+    let sent = instances.iter().flat_map(|instance| instance.secrets());
+    let signed_in = routing.providers.iter().filter_map(|provider| provider.signed_in.as_ref());
+    let signed_in = signed_in.filter_map(|connection| connection.tokens.as_ref());
+    let signed_in = signed_in.flat_map(|held| [Some(&held.access), held.refresh.as_ref()]).flatten();
+    let clients = routing.providers.iter().filter_map(|provider| provider.issuer.as_ref()?.client());
+    let of_oauth = clients.filter_map(|client| client.secret.as_ref()).chain(signed_in);
+    let of_oauth = of_oauth.map(|secret| secret.expose().as_str());
+    Guarded::new(of_grants.chain(keys).chain(parts).chain(headers).chain(sent).chain(of_oauth))
+}
+
+/// The minimum length of a secret header value; shorter values are versions and names.
+const LONG: usize = 16;
+
+/// Returns the credential text that is sent upstream and that an upstream could therefore repeat.
+fn secret(
+    provider: &Provider,
+    header: Option<&(HeaderName, HeaderValue)>,
+    is_token: bool,
+) -> Option<Secret<String>> {
+    if !is_token && provider.auth != ConnectionAuth::Oauth {
+        return provider.api_key.clone();
+    }
+    let sent = header?.1.to_str().ok()?;
+    Some(Secret::new(sent.trim_start_matches("Bearer ").to_owned()))
+}
+
+/// Returns a digest that distinguishes credentials.
+fn identity(provider: &Provider) -> UpstreamIdentity {
+    let mut digest = Digest::new();
+    digest.field(provider.api_key.as_ref().map(|key| key.expose().as_bytes()).unwrap_or_default());
+    if let Some(secret) = secret_of_extension(provider) {
+        digest.field(secret.expose().as_bytes());
+    }
+    for (name, value) in &provider.headers {
+        digest.field(name.as_str().as_bytes());
+        digest.field(value.as_bytes());
+    }
+    digest.finish()
+}
+
+/// Returns a digest of upstream and credential. The circuit state of an old key must not affect a new one (FAIL-4).
+fn address(reach: &InstanceReach, credential: UpstreamIdentity) -> UpstreamIdentity {
+    let mut digest = Digest::new();
+    if let InstanceReach::Network(origin) = reach {
+        digest.field(if origin.tls { b"https" } else { b"http" });
+        digest.field(origin.authority.as_str().as_bytes());
+        digest.field(origin.socket.as_deref().unwrap_or_default().as_bytes());
+        origin.paths.texts().for_each(|path| digest.field(path.as_bytes()));
+    }
+    digest.field(&credential);
+    digest.finish()
+}
+
+/// A SHA-256 over fields of any length.
+struct Digest(Context);
+
+impl Digest {
+    fn new() -> Self {
+        Self(Context::new(&SHA256))
+    }
+
+    fn field(&mut self, bytes: &[u8]) {
+        self.0.update(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_be_bytes());
+        self.0.update(bytes);
+    }
+
+    fn finish(self) -> UpstreamIdentity {
+        let mut sum = UpstreamIdentity::default();
+        sum.copy_from_slice(self.0.finish().as_ref());
+        sum
+    }
+}
+
+/// Builds the endpoints without members that are disabled or unknown. An endpoint without members is kept: a request
+/// for it fails with "nothing is eligible" rather than "not found".
+fn endpoints(configured: &[config::Endpoint], providers: &[Arc<ProviderInstance>]) -> Vec<Arc<Endpoint>> {
+    let by_id: HashMap<&ProviderId, &Arc<ProviderInstance>> =
+        providers.iter().map(|provider| (&provider.id, provider)).collect();
+    let target = |member: &config::Member| {
+        let provider = by_id.get(&member.provider)?;
+        let place = provider.models.binary_search_by(|model| model.id.cmp(&member.model)).ok()?;
+        let model = Arc::clone(provider.models.get(place)?);
+        Some(Target { provider: Arc::clone(provider), model })
+    };
+    let mut endpoints: Vec<_> = configured
+        .iter()
+        .map(|endpoint| {
+            let targets = endpoint.failover.iter().filter_map(target).collect();
+            let preamble = endpoint.preamble.as_deref().map(Arc::from);
+            Arc::new(Endpoint { name: endpoint.name.clone(), targets, preamble })
+        })
+        .collect();
+    endpoints.sort_by(|a, b| a.name.cmp(&b.name));
+    endpoints
+}

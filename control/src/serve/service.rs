@@ -1,0 +1,366 @@
+//! The control thread: answers the requests that its entrance admits, runs the periodic jobs, and keeps the snapshot
+//! current. It runs until [`Control::stop`], regardless of what any request does.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use shared::activity::Activity;
+use shared::adaptation::AdaptationTable;
+use shared::alarm::Alarm;
+use shared::build::BuildIdentity;
+use shared::error_kind::ErrorKind;
+use shared::port::{Exchanges, Handler, HttpClient};
+use shared::request_traces::RequestTraces;
+use shared::snapshot::{SnapshotPublisher, SnapshotReader};
+use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle as JoinTask;
+
+use crate::admin::backups::Backups;
+use crate::admin::console::Asset;
+use crate::admin::gate::Gate;
+use crate::admin::gate::identity::IdentityBoundary;
+use crate::admin::in_flight::InFlightRequests;
+use crate::admin::live::hub::LiveHub;
+use crate::admin::observer::Observer;
+use crate::admin::refusals::{self, RefusalCounter};
+use crate::admin::run::recording::Recordings;
+use crate::admin::usage::export::Exports;
+use crate::admin::{self, App, RequestId};
+use crate::common::actor::Actor;
+use crate::common::background::Jobs;
+use crate::common::credential::AccessTokens;
+use crate::common::credential::oauth::RefreshSchedule;
+use crate::common::vault::VaultKeys;
+use crate::db;
+use crate::db::checkpoints::Checkpoints;
+use crate::db::lock::StateLock;
+use crate::db::readers::{Readers, asking_as};
+use crate::jobs::otlp::OtlpStatus;
+use crate::routing::catalog::cache::CatalogCache;
+use crate::routing::config::Config;
+use crate::routing::connection::{ProviderStanding, ViewCell};
+use crate::routing::detect::Detected;
+use crate::routing::publish::{Publisher, PublisherParams, Reloader, Reloading};
+use crate::serve::entrance::{AdmittedRequest, Entrance, refusal};
+use crate::serve::periodic::{self, spawn_vital};
+use crate::state::affinity_file::AffinityFile;
+use crate::state::log_lines::LogLines;
+use crate::state::{Parts, State};
+use crate::usage::journal::Journal;
+use crate::usage::retention::RetentionPass;
+use crate::usage::telemetry::{TargetWatch, TelemetryThread};
+use crate::writer::command::AdminWrite;
+use crate::writer::command::first_endpoint::{CreateFirstEndpoint, FIRST_ENDPOINT};
+use crate::writer::{Writer, WriterHandle, WriterState};
+
+/// Parameters of [`start`].
+pub struct Params {
+    /// The opened state.
+    pub state: State,
+    /// The configuration as of start-up.
+    pub config: Arc<Config>,
+    /// Raised when a thread of the control plane ends early.
+    pub alarm: Alarm,
+    /// The warnings of start-up, shown in `GET /admin/api/state`.
+    pub warnings: Vec<String>,
+    /// The destinations of the log, whose missing lines are a metric.
+    pub log_lines: LogLines,
+    /// Publishes new snapshots.
+    pub publisher: SnapshotPublisher,
+    /// Reads the current snapshot.
+    pub reader: SnapshotReader,
+    /// The data plane, for requests from inside the process.
+    pub plane: Arc<dyn Handler>,
+    /// The HTTP client for outbound requests.
+    pub http: Arc<dyn HttpClient>,
+    /// The tracing of requests; `None` if they are not traced.
+    pub traces: Option<Arc<RequestTraces>>,
+    /// The running exchanges of the data plane.
+    pub exchanges: Arc<dyn Exchanges>,
+    /// The adaptations of the data plane.
+    pub adaptations: Vec<AdaptationTable>,
+    /// The activity of the data plane.
+    pub activity: Arc<Activity>,
+    /// The file that keeps the data plane's tables of affinity.
+    pub affinity: Arc<AffinityFile>,
+    /// Looks up a file of the console by name.
+    pub asset: fn(&str) -> Option<Asset>,
+    /// The version and build of this binary.
+    pub build: BuildIdentity,
+}
+
+impl fmt::Debug for Params {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Params")
+            .field("config", &self.config)
+            .field("build", &self.build)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The running control plane.
+#[derive(Debug)]
+pub struct Control {
+    entrance: Arc<Entrance>,
+    thread: JoinHandle<()>,
+    stop: oneshot::Sender<()>,
+    readers: Vec<JoinHandle<()>>,
+    outgoing: OutgoingWork,
+    reloading: Reloading,
+    writer: Writer,
+    checkpoints: Checkpoints,
+    telemetry: TelemetryThread,
+    lock: StateLock,
+}
+
+/// The work that needs the data plane's HTTP client to its end.
+#[derive(Debug)]
+struct OutgoingWork {
+    /// The export of telemetry.
+    otlp: Arc<OtlpStatus>,
+    /// The refreshes of OAuth sign-ins.
+    refreshes: RefreshSchedule,
+}
+
+/// Publishes the first snapshot and starts the threads.
+pub fn start(params: Params) -> io::Result<Control> {
+    let Parts { lock, files, mut meter, counters, journal, keys, telemetry } = params.state.into_parts();
+    meter.begin();
+    let (keys, config) = (Arc::new(keys), Arc::clone(&params.config));
+    let targets = TargetWatch::new(meter.minutes(), &params.reader);
+    let (telemetry, keeper) = telemetry.start((&config.state_dir, &keys), targets, &params.alarm)?;
+    let jobs = Jobs::after(db::jobs::all(meter.db_mut()).map_err(io::Error::other)?);
+    let (backups, retention) = (Backups::of(&config, &jobs), retention(&config, &journal, &jobs));
+    let (catalog, tokens) = (Arc::new(CatalogCache::load(&config.state_dir)), AccessTokens::default());
+    let publisher = PublisherParams {
+        config: Arc::clone(&config),
+        keys: Arc::clone(&keys),
+        catalog: Arc::clone(&catalog),
+        tokens: tokens.clone(),
+        counters: Arc::clone(&counters),
+        out: params.publisher,
+    };
+    let publisher = Publisher::start(publisher, meter.db_mut()).map_err(io::Error::other)?;
+    let (readers, reader_threads) = Readers::start(&files, &params.alarm).map_err(io::Error::other)?;
+    let checkpoints = Checkpoints::start(files.clone(), &params.alarm)?;
+    let (view, refreshes) = (publisher.view(), publisher.refreshes());
+    log_unusable(&view);
+    let (recent, metrics) = (Arc::clone(meter.recent()), Arc::clone(meter.metrics()));
+    let state = WriterState { meter, publisher, keys: Arc::clone(&keys), retention };
+    let writer = Writer::start(state, &params.alarm)?;
+    let reloader = reloader(params.config, writer.handle());
+    let observer = Arc::new(Observer::new(&params.reader, &readers, (&journal, recent), params.activity));
+    let outgoing = OutgoingWork { otlp: Arc::default(), refreshes };
+    let app = App {
+        gate: gate(&config, &keys, params.reader.clone()),
+        snapshot: params.reader,
+        readers,
+        keys,
+        counters,
+        view,
+        config,
+        exports: Exports::new(files),
+        live: LiveHub::new(&observer, &params.exchanges, reloader.status()),
+        observer,
+        writer: writer.handle(),
+        journal,
+        metrics,
+        backups,
+        rehearsals: jobs.register("restore_rehearsal", "daily"),
+        jobs,
+        running: InFlightRequests::default(),
+        catalog,
+        tokens,
+        refreshes: outgoing.refreshes.clone(),
+        sign_ins: Arc::default(),
+        reload: reloader.status(),
+        warnings: params.warnings,
+        log_lines: params.log_lines,
+        build: params.build,
+        asset: params.asset,
+        started: Instant::now(),
+        started_at_ms: shared::clock::unix_ms(),
+        plane: params.plane,
+        exchanges: params.exchanges,
+        adaptations: params.adaptations,
+        affinity: params.affinity,
+        recordings: Recordings::default(),
+        telemetry,
+        http: params.http,
+        traces: params.traces,
+        otlp: Arc::clone(&outgoing.otlp),
+    };
+    let reloading = reloader.start(&params.alarm)?;
+    let (entrance, thread, stop) = start_thread(app, &params.alarm)?;
+    let (readers, telemetry) = (reader_threads, keeper);
+    Ok(Control { entrance, thread, stop, readers, outgoing, reloading, writer, checkpoints, telemetry, lock })
+}
+
+/// Starts the control thread. Returns its entrance, the thread, and the sender that ends it.
+fn start_thread(app: App, alarm: &Alarm) -> io::Result<(Arc<Entrance>, JoinHandle<()>, oneshot::Sender<()>)> {
+    let (refusals, counter) = refusals::channel();
+    let (stop, stopped) = oneshot::channel();
+    let (entrance, admitted) = Entrance::new(Arc::clone(&app.gate), app.readers.weak(), refusals);
+    let thread = spawn(app, alarm, admitted, (counter, stopped))?;
+    Ok((Arc::new(entrance), thread, stop))
+}
+
+/// Builds the authentication of the admin API.
+fn gate(config: &Config, keys: &VaultKeys, snapshot: SnapshotReader) -> Arc<Gate> {
+    let boundary = IdentityBoundary::new(config.sso.clone(), keys.derived("single sign-on secrets"));
+    Arc::new(Gate::new(snapshot, keys.derived("csrf tokens"), boundary, config.server.tls.is_some()))
+}
+
+/// Builds the watcher of the configuration file.
+fn reloader(config: Arc<Config>, handle: WriterHandle) -> Reloader {
+    Reloader::new(config, Box::new(move |routing, report| handle.replace_file(routing, report)))
+}
+
+/// Builds the job that deletes expired records.
+fn retention(config: &Config, journal: &Journal, jobs: &Jobs) -> RetentionPass {
+    let pass = RetentionPass::new(&config.lifetimes, Arc::clone(&journal.gauge().pruning));
+    pass.reported_by(jobs.register("retention", "every 10 minutes"))
+}
+
+/// Logs the providers of the API that receive no requests. Those of the file, and stored ones that cannot be read, have
+/// been logged before.
+fn log_unusable(view: &ViewCell) {
+    for connection in &view.read().providers {
+        if let ProviderStanding::NotConnected(_) | ProviderStanding::Shadowed(_) = connection.standing {
+            let reason = connection.standing.reason().unwrap_or_default();
+            tracing::warn!(provider.id = connection.id, "a provider receives no requests: {reason}");
+        }
+    }
+}
+
+/// Starts the thread that answers requests and runs the periodic jobs.
+fn spawn(
+    app: App,
+    alarm: &Alarm,
+    admitted: mpsc::Receiver<AdmittedRequest>,
+    stopping: (RefusalCounter, oneshot::Receiver<()>),
+) -> io::Result<JoinHandle<()>> {
+    let (runtime, guard) = (runtime()?, alarm.clone());
+    alarm.spawn("llmgw-control", move || {
+        runtime.block_on(run(Arc::new(app), guard, admitted, stopping));
+        Ok(())
+    })
+}
+
+/// Builds a runtime whose blocking thread is started up front. Without one, tokio panics if the system refuses a new
+/// thread later.
+fn runtime() -> io::Result<Runtime> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().thread_keep_alive(Duration::MAX).build()?;
+    runtime.block_on(runtime.spawn_blocking(|| ())).map_err(io::Error::other)?;
+    Ok(runtime)
+}
+
+impl Control {
+    /// Returns the handler for all paths that the data plane does not serve.
+    pub fn handler(&self) -> Arc<dyn Handler> {
+        Arc::<Entrance>::clone(&self.entrance)
+    }
+
+    /// Creates the endpoint of quickstart if there is no endpoint, and returns its name if requests can name it now. Blocks
+    /// the caller, which must not be a thread of a runtime, until that is committed and published. `found` are the servers
+    /// that were found on this machine.
+    pub fn create_first_endpoint(&self, found: &[Detected]) -> Option<&'static str> {
+        let create = CreateFirstEndpoint { found: found.to_vec() };
+        let create = AdminWrite::unanswered(create, Actor::gateway());
+        let outcome = self.writer.handle().queue(create).ok()?.blocking_recv().ok()?;
+        match outcome {
+            Ok(_) => Some(FIRST_ENDPOINT),
+            Err(refusal) => {
+                tracing::debug!("quickstart creates no endpoint: {refusal:?}");
+                None
+            }
+        }
+    }
+
+    /// Requests a reload of the configuration file even if it looks unchanged. Does not block the caller.
+    pub fn reload(&self) {
+        self.reloading.reload();
+    }
+
+    /// Ends the work that needs the data plane's HTTP client: exports the last telemetry, and stores the tokens of sign-ins
+    /// whose refresh has been sent. Takes as long as these calls may take, 15 s at most.
+    pub async fn end_outgoing(&self) {
+        let OutgoingWork { otlp, refreshes } = &self.outgoing;
+        tokio::join!(otlp.end(), refreshes.end());
+    }
+
+    /// Stops the control plane: stores all queued usage, then releases the state directory. Blocks until that is
+    /// done, a few seconds at most. Drop the data plane's usage logs first.
+    pub fn stop(self) {
+        let Self {
+            entrance,
+            thread,
+            stop,
+            readers,
+            outgoing: _,
+            reloading,
+            writer,
+            checkpoints,
+            telemetry,
+            lock,
+        } = self;
+        drop((entrance, reloading));
+        let _ = stop.send(());
+        for thread in std::iter::once(thread).chain(readers) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the control plane had ended unexpectedly");
+            }
+        }
+        checkpoints.stop();
+        writer.stop();
+        // Stores what the last records were.
+        telemetry.stop();
+        drop(lock);
+    }
+}
+
+async fn run(
+    app: Arc<App>,
+    alarm: Alarm,
+    mut admitted: mpsc::Receiver<AdmittedRequest>,
+    (counter, mut stopped): (RefusalCounter, oneshot::Receiver<()>),
+) {
+    let tasks = periodic::start(&app, &alarm);
+    let (stop_counting, counting_stops) = oneshot::channel();
+    let counting = counter.run(app.writer.clone(), counting_stops);
+    let counting = spawn_vital(&alarm, "the audit of refused requests", counting);
+    loop {
+        let request = tokio::select! {
+            _ = &mut stopped => break,
+            request = admitted.recv() => request,
+        };
+        let Some(request) = request else { break };
+        tokio::spawn(receive(Arc::clone(&app), request));
+    }
+    tasks.iter().for_each(JoinTask::abort);
+    let _ = stop_counting.send(());
+    let _ = counting.await;
+}
+
+async fn receive(app: Arc<App>, admitted: AdmittedRequest) {
+    let AdmittedRequest { request, mut reply, permit } = admitted;
+    let id = RequestId::of(&request.parts.headers);
+    let time_max = admin::answer_time_max(request.parts.uri.path());
+    let is_run = admin::run::is_run(&request.parts);
+    let human = request.caller.as_ref().and_then(|caller| caller.standing.human()).map(Arc::from);
+    let answering = asking_as(human, admin::answer(&app, &request, &id));
+    let answer = tokio::select! {
+        answer = tokio::time::timeout(time_max, answering) => answer,
+        // Other requests are completed even if their client has left.
+        () = reply.closed(), if is_run => return,
+    };
+    drop(permit);
+    let _ = reply.send(answer.unwrap_or_else(|_| refusal(TOO_SLOW).response(&id)));
+}
+
+const TOO_SLOW: (ErrorKind, &str) = (ErrorKind::Overloaded, "The admin API did not answer in time.");

@@ -1,0 +1,111 @@
+//! Creates backups, while the gateway is running on the state or not.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use jiff::Timestamp;
+use tar::{Builder, EntryType, Header};
+
+use super::archive::verify_in;
+use super::directory::{Archive, BackupDirectory, archive_name};
+use super::manifest::{DATABASE, FORMAT, MANIFEST, Manifest, ManifestFile, NAMES};
+use super::temporary_directory::TemporaryDirectory;
+use super::{BackupError, at};
+use crate::common::private_file;
+use crate::db::copy::{self, ConsistentView};
+use crate::db::error::OpenError;
+use crate::db::files::{MAIN, SCHEMA, USAGE};
+
+/// Creates a backup of the state in `dir`, verifies it, and removes all but the newest `kept` intact archives.
+pub fn create(dir: &Path, kept: u32) -> Result<Archive, BackupError> {
+    if !dir.join(DATABASE).exists() {
+        return Err(OpenError::Absent { path: dir.join(DATABASE) }.into());
+    }
+    let directory = BackupDirectory::take(dir)?;
+    let draft = directory.draft()?;
+    let now = Timestamp::from_millisecond(i64::try_from(shared::clock::unix_ms()).unwrap_or_default())
+        .unwrap_or_default();
+    let manifest = gather(dir, draft.path(), now)?;
+    let packed = draft.path().join("archive");
+    pack(&manifest, draft.path(), &packed, now).map_err(at(&packed))?;
+    for file in &manifest.files {
+        let path = draft.path().join(&file.name);
+        fs::remove_file(&path).map_err(at(&path))?;
+    }
+    let room = TemporaryDirectory::at(draft.path().join("verify")).map_err(at(draft.path()))?;
+    let found = verify_in(&packed, room.path())?;
+    if found != manifest {
+        return Err(BackupError::unsound(&packed, "reading it back returns different data"));
+    }
+    let archive = directory.keep(&packed, &archive_name(now))?;
+    directory.prune(kept);
+    Ok(archive)
+}
+
+/// Copies every file into `draft` and returns the manifest of the copies.
+fn gather(dir: &Path, draft: &Path, now: Timestamp) -> Result<Manifest, BackupError> {
+    let mut files = Vec::new();
+    let sql = |source| BackupError::Sql { path: dir.join(DATABASE), source };
+    let moment = ConsistentView::of(dir).map_err(sql)?;
+    let (mut database_version, mut rows) = (0, BTreeMap::new());
+    for name in NAMES {
+        let (from, to) = (dir.join(name), draft.join(name));
+        let schema = match name {
+            DATABASE => Some(MAIN),
+            USAGE if moment.has_usage_apart() => Some(SCHEMA),
+            // The file is not part of this state.
+            USAGE => continue,
+            _ if !from.exists() => continue,
+            _ => None,
+        };
+        private_file::create_new(&to).map_err(at(&to))?;
+        if let Some(schema) = schema {
+            let copied = moment.copy(schema, &to).and_then(|()| copy::describe(&to));
+            let (version, tables) = copied.map_err(|source| BackupError::Sql { path: from, source })?;
+            rows.extend(tables);
+            if name == DATABASE {
+                database_version = version;
+            }
+        } else {
+            fs::copy(&from, &to).map_err(at(&from))?;
+        }
+        files.push(ManifestFile::of(draft, name).map_err(at(&to))?);
+    }
+    Ok(Manifest {
+        format: FORMAT,
+        created_at: now.to_string(),
+        gateway_version: env!("CARGO_PKG_VERSION").to_owned(),
+        database_version,
+        files,
+        rows,
+    })
+}
+
+fn pack(manifest: &Manifest, draft: &Path, to: &Path, now: Timestamp) -> io::Result<()> {
+    let mut encoder = zstd::Encoder::new(private_file::create_new(to)?, LEVEL)?;
+    encoder.include_checksum(true)?;
+    let mut tar = Builder::new(encoder);
+    let text = serde_json::to_vec_pretty(manifest)?;
+    let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
+    tar.append_data(&mut header(bytes, now), MANIFEST, text.as_slice())?;
+    for file in &manifest.files {
+        let content = File::open(draft.join(&file.name))?;
+        tar.append_data(&mut header(file.bytes, now), &file.name, content)?;
+    }
+    let mut out = tar.into_inner()?.finish()?;
+    out.flush()?;
+    out.sync_all()
+}
+
+fn header(bytes: u64, now: Timestamp) -> Header {
+    let mut header = Header::new_ustar();
+    header.set_entry_type(EntryType::Regular);
+    header.set_mode(0o600);
+    header.set_size(bytes);
+    header.set_mtime(u64::try_from(now.as_second()).unwrap_or_default());
+    header
+}
+
+const LEVEL: i32 = 3;
