@@ -168,7 +168,7 @@ async function takeEmpty() {
 
 /** Takes pages in both themes and widths, whole. */
 async function takeEvery(state, pages, key) {
-  for (const [theme, width] of [["light", 1440], ["dark", 1440], ["light", 390], ["dark", 390]]) {
+  for (const [theme, width] of [1440, 1024, 390].flatMap((width) => [["light", width], ["dark", width]])) {
     const page = await browser.signedIn(key, "/settings", { theme, width });
     for (const [name, path] of Object.entries(pages)) {
       await page.setViewportSize({ width, height: 900 });

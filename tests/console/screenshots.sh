@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # usage: screenshots.sh PATH-OF-LLMGW [FOLDER [FOLDER-OF-ALL]]   takes the pictures of docs/images: a gateway with a week of scripted traffic, in
-# Chromium. Into a second folder it takes every page, empty and full, light and dark, 1440 and 390 pixels wide, to be looked at.
+# Chromium. Into a second folder it takes every page, empty and full, light and dark, 1440, 1024 and 390 pixels wide, to be looked at.
 # Root installs chromium and faketime (Debian's packages) where they are missing. It takes about two minutes and is no part of CI.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
