@@ -14,7 +14,7 @@ import { asked as askedFor, orderOf } from "../part/order";
 import { Card, Page, Tabs } from "../part/page";
 import { Search } from "../part/search";
 import { Table } from "../part/table";
-import { Spend } from "./keys";
+import { NotBySpend, Spend } from "./keys";
 
 export function EnabledMark({ disabled }: { disabled: boolean }) {
   return <State kind={disabled ? "off" : "ok"} word={disabled ? "disabled" : "enabled"} />;
@@ -69,6 +69,7 @@ function Projects() {
   const list = useList<ListedProject>("projects", { q, ...askedFor(order) });
   return (
     <Card bare>
+      <NotBySpend list={list} />
       <Table
         list={list}
         order={order}

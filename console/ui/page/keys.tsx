@@ -1,9 +1,9 @@
 // The project keys.
 import type { ComponentChildren } from "preact";
 import { may } from "../api/client";
-import { useList } from "../api/list";
+import { type List, useList } from "../api/list";
 import { useResource } from "../api/resource";
-import type { Key, ListedKey, Page as PageOf, Project, Quota, UsageLine } from "../api/types";
+import type { Key, ListedKey, ListedKeyPage, Page as PageOf, Project, Quota, UsageLine } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { Empty } from "../part/feedback";
 import { Select } from "../part/form";
@@ -57,8 +57,9 @@ export function monthStart(now = Date.now()): number {
   return Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), 1);
 }
 
-/** Costs, and how many attempts have no known price. */
-export function Spend({ figures }: { figures: Pick<UsageLine, "cost_micro_usd" | "requests_unpriced" | "requests"> | undefined }) {
+/** Costs, and how many attempts have no known price; null for sums that took too long. */
+export function Spend({ figures }: { figures: Pick<UsageLine, "cost_micro_usd" | "requests_unpriced" | "requests"> | null | undefined }) {
+  if (figures === null) return <TooLong />;
   if (!figures || figures.requests === 0) return <span class="faint">{UNKNOWN}</span>;
   const { cost_micro_usd: cost, requests_unpriced: unpriced } = figures;
   if (cost === 0 && unpriced > 0) return <span class="faint">{plural(unpriced, "unpriced", "unpriced")}</span>;
@@ -67,6 +68,28 @@ export function Spend({ figures }: { figures: Pick<UsageLine, "cost_micro_usd" |
       {dollars(cost)}
       {unpriced > 0 && <span class="faint"> + {unpriced} unpriced</span>}
     </>
+  );
+}
+
+function TooLong() {
+  const why = "not known: the sum took too long";
+  return (
+    <span class="faint" title={why}>
+      <span aria-hidden="true">{UNKNOWN}</span>
+      <span class="sr">{why}</span>
+    </span>
+  );
+}
+
+/** Says that a list by spend is not in this order, because the sums took too long. */
+export function NotBySpend({ list }: { list: List<unknown> }) {
+  const isPartial = (list.first.value as Pick<ListedKeyPage, "partial"> | null)?.partial ?? false;
+  return (
+    isPartial && (
+      <p class="alert warn" role="status">
+        This list is in order of creation: it took too long to sum the spend of all its rows. Load the page again, or search.
+      </p>
+    )
   );
 }
 
@@ -122,6 +145,7 @@ export function KeysPage() {
         />
       </div>
       <Card bare>
+        <NotBySpend list={list} />
         <Table
           list={list}
           label="API keys"

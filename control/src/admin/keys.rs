@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use http::{Method, Response, StatusCode};
+use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use shared::clock::unix_ms;
@@ -10,15 +11,15 @@ use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
 use super::field::Lists;
-use super::list::{ListPage, PageOf, PageRows, SortValue};
+use super::list::{PageOf, PageRows, SortValue};
 use super::query::choose;
 use super::quotas::key_limits;
 use super::reference::{NoContent, NoMembers};
-use super::spend::{MonthSpend, MonthSpends};
+use super::spend::{MonthSpend, SpendPage, SpendRanks, SpendReading};
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::admin::permission::{Object, Permission};
 use crate::common::change::FieldChange;
-use crate::db::keys::{self, KeyFilter, KeyState};
+use crate::db::keys::{self, KeyFilter, KeyState, StoredKey};
 use crate::db::names::Labels;
 use crate::db::quotas::KeyLimit;
 use crate::usage::requests::Column;
@@ -29,7 +30,7 @@ use crate::writer::command::keys::{
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "keys", |call| Box::pin(list(call)))
-        .answers::<ListPage<ListedKey>>(
+        .answers::<SpendPage<ListedKey>>(
             "Lists the project keys, in order of `name`, `created`, `last_used`, `spend` (of this month) or `expires` \
              if wanted.",
         )
@@ -77,20 +78,29 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         text: query.text("q"),
     };
     query.finish()?;
-    let scope = call.usage_scope();
     call.app.writer.flush(FLUSH_TIME_MAX).await;
-    let ask = call.app.readers.ask(move |db| {
-        let (mut labels, spend) = (Labels::default(), MonthSpends::of(db, Column::Key, scope)?);
-        let mut found = PageRows::new(&page);
-        keys::each(db, unix_ms(), &filter, (&page.after, page.rows()), |key| {
-            let month = spend.of_id(&key.id);
-            let listed = ListedKey { key: ShownKey::of(db, &mut labels, key)?, month };
-            found.add(listed, |listed| &listed.key.key.id, ListedKey::value);
-            Ok(())
-        })?;
-        Ok(found.page())
-    });
-    json(&ask.await?)
+    let spend = SpendReading::new(Column::Key, call.usage_scope());
+    json(&call.app.readers.ask(move |db| listed(db, &page, &filter, &spend)).await?)
+}
+
+fn listed(
+    db: &Connection,
+    page: &PageOf<KeyColumn>,
+    filter: &KeyFilter,
+    spend: &SpendReading,
+) -> rusqlite::Result<SpendPage<ListedKey>> {
+    let ranks = spend.ranks(db, page, matches!(page.column(), Some(KeyColumn::Spend)))?;
+    let mut found = PageRows::new(page);
+    keys::each(db, unix_ms(), filter, (&page.after, page.rows()), |key| {
+        found.add(key, |key| &key.id, |key, column| value(key, column, &ranks));
+        Ok(())
+    })?;
+    let found = found.page();
+    let (months, mut labels) = (spend.of_page(db, ranks, &found, |key| &key.id)?, Labels::default());
+    months.page(found, |key| {
+        let month = months.of_id(&key.id);
+        Ok(ListedKey { key: ShownKey::of(db, &mut labels, key)?, month })
+    })
 }
 
 /// A key in a list.
@@ -99,8 +109,8 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 struct ListedKey {
     #[serde(flatten)]
     key: ShownKey,
-    /// Its use since the beginning of this month in UTC.
-    month: MonthSpend,
+    /// Its use since the beginning of this month in UTC; null if it could not be summed in time.
+    month: Option<MonthSpend>,
 }
 
 /// A column by which the list can be sorted.
@@ -121,18 +131,15 @@ const COLUMNS: &[(&str, KeyColumn)] = &[
     ("expires", KeyColumn::Expires),
 ];
 
-impl ListedKey {
-    fn value(&self, column: KeyColumn) -> Option<SortValue> {
-        let key = &self.key.key;
-        Some(match column {
-            KeyColumn::Name => key.name.as_str().into(),
-            KeyColumn::Created => key.created_at_ms.into(),
-            // A key that was never used precedes all others.
-            KeyColumn::LastUsed => key.last_used_hour_ms.unwrap_or(0).into(),
-            KeyColumn::Spend => self.month.cost_micro_usd.0.into(),
-            KeyColumn::Expires => key.expires_at_ms?.into(),
-        })
-    }
+fn value(key: &StoredKey, column: KeyColumn, ranks: &SpendRanks) -> Option<SortValue> {
+    Some(match column {
+        KeyColumn::Name => key.name.as_str().into(),
+        KeyColumn::Created => key.created_at_ms.into(),
+        // A key that was never used precedes all others.
+        KeyColumn::LastUsed => key.last_used_hour_ms.unwrap_or(0).into(),
+        KeyColumn::Spend => ranks.value(&key.id)?,
+        KeyColumn::Expires => key.expires_at_ms?.into(),
+    })
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {

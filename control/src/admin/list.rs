@@ -85,6 +85,20 @@ impl<C: Copy> PageOf<C> {
         self.sorted.as_ref().and_then(|sorted| sorted.since_ms)
     }
 
+    /// True if the last row of the previous page had a value in the column by which the list is sorted.
+    pub(crate) fn follows_known(&self) -> bool {
+        matches!(self.last_rank(), Some(Rank::By(_)))
+    }
+
+    /// True if the last row of the previous page had no value in the column by which the list is sorted.
+    pub(crate) fn follows_unknown(&self) -> bool {
+        matches!(self.last_rank(), Some(Rank::Unknown))
+    }
+
+    fn last_rank(&self) -> Option<&Rank> {
+        Some(&self.sorted.as_ref()?.after.as_ref()?.rank)
+    }
+
     /// Returns the column by which the list is sorted; `None` for a list in its own order.
     pub(crate) fn column(&self) -> Option<C> {
         self.sorted.as_ref().map(|sorted| sorted.sorting.column)
@@ -245,6 +259,10 @@ impl<T> ListPage<T> {
     /// A complete list that never exceeds one page.
     pub(crate) fn whole(rows: Vec<T>) -> Self {
         Self { data: rows, next_cursor: None }
+    }
+
+    pub(crate) fn rows(&self) -> &[T] {
+        &self.data
     }
 
     /// Returns the rows and the cursor of the next page.

@@ -1,6 +1,7 @@
 //! `projects` and their members.
 
 use http::{Method, Response, StatusCode};
+use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
@@ -10,7 +11,7 @@ use super::list::{ListPage, PageOf, SortValue};
 use super::query::choose;
 use super::quotas::key_limits;
 use super::reference::NoContent;
-use super::spend::{MonthSpend, MonthSpends};
+use super::spend::{MonthSpend, SpendPage, SpendRanks, SpendReading};
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::admin::permission::{Object, Permission};
 use crate::common::change::FieldChange;
@@ -26,7 +27,7 @@ use crate::writer::command::projects::{CreateProject, DeleteProject, EditProject
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "projects", |call| Box::pin(list(call)))
-        .answers::<ListPage<ListedProject>>(
+        .answers::<SpendPage<ListedProject>>(
             "Lists the projects, in order of `name`, `created`, `members`, `keys` or `spend` (of this month) if wanted.",
         )
         .query(&["limit", "cursor", "sort", "order", "principal", "q"])
@@ -64,16 +65,23 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let member = call.standing.human().map(str::to_owned);
     let filter = ProjectFilter { member, principal: query.text("principal"), text: query.text("q") };
     query.finish()?;
-    let scope = call.usage_scope();
     call.app.writer.flush(FLUSH_TIME_MAX).await;
-    let ask = call.app.readers.ask(move |db| {
-        let spend = MonthSpends::of(db, Column::Project, scope)?;
-        let found = projects::page(db, &filter, &page.after, page.rows())?
-            .into_iter()
-            .map(|summary| ListedProject { month: spend.of_id(&summary.project.id), summary });
-        Ok(ListPage::sorted(found, &page, |listed| &listed.summary.project.id, ListedProject::value))
-    });
-    json(&ask.await?)
+    let spend = SpendReading::new(Column::Project, call.usage_scope());
+    json(&call.app.readers.ask(move |db| listed(db, &page, &filter, &spend)).await?)
+}
+
+fn listed(
+    db: &Connection,
+    page: &PageOf<ProjectColumn>,
+    filter: &ProjectFilter,
+    spend: &SpendReading,
+) -> rusqlite::Result<SpendPage<ListedProject>> {
+    let ranks = spend.ranks(db, page, matches!(page.column(), Some(ProjectColumn::Spend)))?;
+    let rows = projects::page(db, filter, &page.after, page.rows())?;
+    let value = |summary: &ProjectSummary, column| value(summary, column, &ranks);
+    let found = ListPage::sorted(rows, page, |summary| &summary.project.id, value);
+    let months = spend.of_page(db, ranks, &found, |summary| &summary.project.id)?;
+    months.page(found, |summary| Ok(ListedProject { month: months.of_id(&summary.project.id), summary }))
 }
 
 /// A project in a list.
@@ -82,8 +90,8 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 struct ListedProject {
     #[serde(flatten)]
     summary: ProjectSummary,
-    /// Its use since the beginning of this month in UTC.
-    month: MonthSpend,
+    /// Its use since the beginning of this month in UTC; null if it could not be summed in time.
+    month: Option<MonthSpend>,
 }
 
 /// A column by which the list can be sorted.
@@ -104,16 +112,14 @@ const COLUMNS: &[(&str, ProjectColumn)] = &[
     ("spend", ProjectColumn::Spend),
 ];
 
-impl ListedProject {
-    fn value(&self, column: ProjectColumn) -> Option<SortValue> {
-        Some(match column {
-            ProjectColumn::Name => self.summary.project.name.as_str().into(),
-            ProjectColumn::Created => self.summary.project.created_at_ms.into(),
-            ProjectColumn::Members => self.summary.members.into(),
-            ProjectColumn::Keys => self.summary.keys.into(),
-            ProjectColumn::Spend => self.month.cost_micro_usd.0.into(),
-        })
-    }
+fn value(summary: &ProjectSummary, column: ProjectColumn, ranks: &SpendRanks) -> Option<SortValue> {
+    Some(match column {
+        ProjectColumn::Name => summary.project.name.as_str().into(),
+        ProjectColumn::Created => summary.project.created_at_ms.into(),
+        ProjectColumn::Members => summary.members.into(),
+        ProjectColumn::Keys => summary.keys.into(),
+        ProjectColumn::Spend => ranks.value(&summary.project.id)?,
+    })
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {

@@ -1,26 +1,36 @@
-//! The exchanges that a caller may see: all of them, or those of some projects.
+//! The exchanges that a query is about: all of them, those of some projects, or those of some objects.
 
 use std::collections::BTreeSet;
 
 use records::{Record, RecordName};
 use rusqlite::types::Value;
 
-/// A restriction to exchanges of some projects.
+use super::requests::Column;
+
+/// A restriction to exchanges that a caller may see or asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UsageScope {
     /// The IDs of the projects; `None` restricts nothing.
     projects: Option<BTreeSet<String>>,
+    /// The values that a column may have; `None` restricts nothing.
+    only: Option<(Column, BTreeSet<String>)>,
 }
 
 impl UsageScope {
     /// Restricts to projects by ID; `None` restricts nothing.
     pub(crate) fn of(projects: Option<Vec<String>>) -> Self {
-        Self { projects: projects.map(BTreeSet::from_iter) }
+        Self { projects: projects.map(BTreeSet::from_iter), only: None }
+    }
+
+    /// Restricts to the exchanges with some values in a column, in addition to the projects.
+    pub(crate) fn only(self, column: Column, values: BTreeSet<String>) -> Self {
+        Self { only: Some((column, values)), ..self }
     }
 
     /// True if the exchange is in scope.
     pub(crate) fn has(&self, record: &Record<'_>) -> bool {
         self.has_project(record.name(RecordName::Project))
+            && self.only.as_ref().is_none_or(|(column, values)| values.contains(column.of(record)))
     }
 
     /// True if exchanges of the project are in scope.
@@ -33,14 +43,21 @@ impl UsageScope {
         self.projects.is_none() || names.iter().any(|name| self.has_project(name))
     }
 
-    /// Returns a condition on the column `project`, with a place for each of the [`Self::values`].
+    /// Returns a condition on the columns, with a place for each of the [`Self::values`].
     pub(crate) fn sql(&self) -> String {
-        let Some(projects) = &self.projects else { return String::new() };
-        format!(" AND project IN ({})", vec!["?"; projects.len()].join(", "))
+        let condition = |(column, values): (Column, &BTreeSet<String>)| {
+            format!(" AND {} IN ({})", column.name(), vec!["?"; values.len()].join(", "))
+        };
+        self.sets().map(condition).collect()
     }
 
     /// Returns the values of the condition.
     pub(crate) fn values(&self) -> impl Iterator<Item = Value> {
-        self.projects.iter().flatten().map(|project| Value::from(project.clone()))
+        self.sets().flat_map(|(_, values)| values).map(|value| Value::from(value.clone()))
+    }
+
+    fn sets(&self) -> impl Iterator<Item = (Column, &BTreeSet<String>)> {
+        let projects = self.projects.iter().map(|projects| (Column::Project, projects));
+        projects.chain(self.only.iter().map(|(column, values)| (*column, values)))
     }
 }

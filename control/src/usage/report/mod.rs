@@ -152,7 +152,7 @@ pub(crate) fn page(
     Ok(Ok(ReportPage { groups, totals, next }))
 }
 
-/// Returns every group of a report that is known to be short.
+/// Returns every group of a report that is known to be short. Fails with [`too_slow`] at `until`.
 pub(crate) fn sums(
     db: &Connection,
     question: &ReportQuestion,
@@ -351,8 +351,12 @@ impl ReportReading<'_> {
             return Records { part, until }.add(db, question, bucket, groups);
         }
         let window = ReportWindow::of(part.start_ms, part.end_ms);
-        for strip in [Strip::days(window.days)].into_iter().chain(window.hours.map(Strip::hours)) {
-            strip.add(db, self, bucket, groups)?;
+        let strips = [Strip::days(window.days)].into_iter().chain(window.hours.map(Strip::hours));
+        for piece in strips.flat_map(Strip::pieces) {
+            if Instant::now() >= until {
+                return Err(too_slow());
+            }
+            piece.add(db, self, bucket, groups)?;
         }
         for (start_ms, end_ms) in window.edges {
             Records { part: Span { start_ms, end_ms }, until }.add(db, question, bucket, groups)?;
@@ -361,9 +365,19 @@ impl ReportReading<'_> {
     }
 }
 
-/// The error of a statement that takes too long.
-fn too_slow() -> rusqlite::Error {
+/// The error of a query that takes too long.
+pub(crate) fn too_slow() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_INTERRUPT), None)
+}
+
+/// Returns what a query found, or `None` if it was aborted because it takes too long.
+pub(crate) fn in_time<T>(found: rusqlite::Result<T>) -> rusqlite::Result<Option<T>> {
+    match found {
+        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted) => {
+            Ok(None)
+        }
+        found => found.map(Some),
+    }
 }
 
 /// Limit on the groups that can be sorted.

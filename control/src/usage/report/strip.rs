@@ -53,6 +53,14 @@ impl Strip {
         (is_whole && strip.start < strip.end).then_some(strip)
     }
 
+    /// Returns the strip in pieces that are read in little time each.
+    pub(super) fn pieces(self) -> impl Iterator<Item = Self> {
+        let hours = PIECE_ROWS * (self.unit_ms / HOUR_MS);
+        let starts =
+            (0..).map(move |n: u64| self.start + n * hours).take_while(move |start| *start < self.end);
+        starts.map(move |start| Self { start, end: self.end.min(start + hours), ..self })
+    }
+
     fn divides(&self, bucket: Span) -> bool {
         bucket.start_ms.is_multiple_of(self.unit_ms) && bucket.end_ms.is_multiple_of(self.unit_ms)
     }
@@ -156,5 +164,7 @@ impl BucketTally {
     }
 }
 
+/// The hours or days of a piece.
+const PIECE_ROWS: u64 = 24;
 /// Limit on the groups that are collected before they are added to the others.
 const TALLY_MAX: usize = 10_000;

@@ -55,6 +55,30 @@ fn steps(db: &mut Connection, calendar: Calendar) -> (Vec<ReportGroup>, u64) {
 }
 
 #[test]
+fn sums_are_given_up_when_their_time_is_over() {
+    let home = tempfile::TempDir::new().unwrap();
+    let mut process = ten_days(home.path());
+    let question = ReportQuestion {
+        from_ms: 0,
+        to_ms: HOURS * HOUR_MS,
+        calendar: Calendar::whole(),
+        group_by: vec![Dimension::Column(Column::Key)],
+        filters: Vec::new(),
+        marks: Marks::default(),
+        scope: UsageScope::default(),
+    };
+    let db = process.meter.db_mut();
+    let late = sums(db, &question, Instant::now());
+    assert_eq!(
+        late.as_ref().err().and_then(|error| error.sqlite_error_code()),
+        too_slow().sqlite_error_code()
+    );
+    assert_eq!(in_time(late).unwrap(), None);
+    let whole = sums(db, &question, Instant::now() + Duration::from_secs(60)).unwrap();
+    assert_eq!(whole.iter().map(|group| group.sums.requests).collect::<Vec<_>>(), [HOURS; 10]);
+}
+
+#[test]
 fn a_report_reads_each_sum_once_for_any_number_of_buckets() {
     let home = tempfile::TempDir::new().unwrap();
     let mut process = ten_days(home.path());
