@@ -55,7 +55,8 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     query.finish()?;
     app.writer.flush(FLUSH_TIME_MAX).await;
     if wanted.column().is_some() {
-        return json(&app.readers.ask(move |db| sorted(db, filter, &wanted)).await?);
+        let time = if wanted.since_ms().is_some() { AGAIN_TIME } else { LOOKING_TIME };
+        return json(&app.readers.ask(move |db| sorted(db, filter, &wanted, Instant::now() + time)).await?);
     }
     let found = app.readers.ask(move |db| {
         let rows = u32::try_from(wanted.limit).unwrap_or(u32::MAX);
@@ -93,14 +94,11 @@ fn sorted(
     db: &Connection,
     filter: RequestFilter,
     page: &PageOf<RequestColumn>,
+    until: Instant,
 ) -> rusqlite::Result<RequestPage> {
-    let (from_ms, time) = match page.since_ms() {
-        Some(since_ms) => (Some(since_ms), AGAIN_TIME),
-        None => (filter.from_ms, LOOKING_TIME),
-    };
-    let filter = RequestFilter { from_ms, ..filter };
+    let filter = RequestFilter { from_ms: page.since_ms().or(filter.from_ms), ..filter };
     let mut found = PageRows::new(page);
-    let stopped_ms = each(db, &filter, Instant::now() + time, |place, record, trace| {
+    let stopped_ms = each(db, &filter, until, |place, record, trace| {
         let value = page.column().and_then(|column| value(record, column));
         let id = format!("{:015}-{:020}", place.started_at_ms, place.id);
         found.add_with(value, id, || RequestRow::of(record, OwnerNames::default(), trace));
@@ -269,3 +267,49 @@ struct RequestPage {
 const LOOKING_TIME: Duration = Duration::from_secs(1);
 /// The time to read what the first page of a sorted list has read in [`LOOKING_TIME`].
 const AGAIN_TIME: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use shared::usage::{UsageEvent, UsageLog as _};
+
+    use super::*;
+    use crate::usage::tests::{Process, event};
+
+    /// Returns the costs on a page that is sorted by cost and read until `until`, and the page.
+    fn dearest(db: &Connection, query: &str, until: Instant) -> (Vec<f64>, Value) {
+        let mut query = Query::parse(&format!("sort=cost&limit=2{query}")).unwrap();
+        let page = PageOf::sortable(&mut query, COLUMNS).unwrap();
+        let found = json!(sorted(db, RequestFilter::default(), &page, until).unwrap());
+        let cost = |row: &Value| row["cost_micro_usd"].as_f64().unwrap();
+        (found["data"].as_array().unwrap().iter().map(cost).collect(), found)
+    }
+
+    #[test]
+    fn a_sorted_list_that_stops_early_says_since_when_it_is_sorted_and_keeps_to_it() {
+        let home = tempfile::TempDir::new().unwrap();
+        let mut process = Process::start(home.path());
+        let mut log = process.journal.log().unwrap();
+        // Each round makes a block of its own; the oldest requests are the dearest.
+        for n in 0..12 {
+            log.append(&UsageEvent { cost_nano_usd: Some((12 - n) * 1_000), ..event(n) });
+            if n % 3 == 2 {
+                process.settle();
+                // The next round begins another block.
+                process.meter.usage_mut();
+            }
+        }
+        let db = process.meter.db_mut();
+        let (past, far) = (Instant::now(), Instant::now() + Duration::from_secs(60));
+        let (costs, whole) = dearest(db, "", far);
+        assert_eq!((costs, &whole["sorted_since_ms"]), (vec![12.0, 11.0], &Value::Null));
+        let (costs, early) = dearest(db, "", past);
+        assert_eq!(costs, [3.0, 2.0], "only the newest block was read");
+        let since_ms = early["sorted_since_ms"].as_u64().unwrap();
+        assert!(since_ms <= event(9).started_at_ms && since_ms > event(8).started_at_ms, "{early}");
+        let next = format!("&cursor={}", early["next_cursor"].as_str().unwrap());
+        let (costs, rest) = dearest(db, &next, far);
+        assert_eq!((costs, &rest["sorted_since_ms"]), (vec![1.0], &early["sorted_since_ms"]));
+        assert_eq!(rest["next_cursor"], Value::Null);
+    }
+}
