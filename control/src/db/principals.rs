@@ -67,8 +67,8 @@ pub(crate) fn with_subject(db: &Connection, subject: &str) -> rusqlite::Result<O
 /// Returns the humans with this e-mail address; upper and lower case are the same.
 pub(crate) fn with_email(db: &Connection, email: &str) -> rusqlite::Result<Vec<Principal>> {
     let email = email.to_lowercase();
-    let mut statement = db.prepare_cached(WITH_ANY_EMAIL)?;
-    let humans = statement.query_map([], Principal::of)?;
+    let mut statement = db.prepare_cached(WITH_EMAIL)?;
+    let humans = statement.query_map([&email], Principal::of)?;
     let has_email =
         |human: &Principal| human.email.as_ref().is_some_and(|known| known.to_lowercase() == email);
     humans.filter(|human| human.as_ref().map_or(true, has_email)).collect()
@@ -107,7 +107,9 @@ const PAGE: &str = "SELECT * FROM principals WHERE id > :after AND (:q IS NULL O
      OR instr(lower(email), :q) OR instr(lower(id), :q)) ORDER BY id LIMIT :rows";
 const FIND: &str = "SELECT * FROM principals WHERE id = ?";
 const WITH_SUBJECT: &str = "SELECT * FROM principals WHERE sso_subject = ?";
-const WITH_ANY_EMAIL: &str = "SELECT * FROM principals WHERE email IS NOT NULL ORDER BY id";
+// SQLite knows upper and lower case of ASCII letters alone, so addresses with others are compared outside.
+const WITH_EMAIL: &str =
+    "SELECT * FROM principals WHERE lower(email) = ? OR email GLOB '*[^ -~]*' ORDER BY id";
 const PUT: &str = "INSERT INTO principals (id, name, email, sso_subject, disabled, version, \
      created_at_ms, updated_at_ms) \
      VALUES (:id, :name, :email, :sso_subject, :disabled, :version, :created, :updated) \
