@@ -19,6 +19,8 @@ import { MintKey } from "./mint_key";
 
 /** The columns by which the gateway sorts keys. */
 const SORTED = ["name", "created", "last_used", "spend", "expires"];
+/** The key that was just minted is the first one. */
+const NEWEST = { sort: "created", order: "desc" } as const;
 
 const STATES = { active: "ok", expired: "off", disabled: "off", revoked: "bad" } as const;
 
@@ -30,7 +32,7 @@ export function KeyState({ state }: { state: Key["state"] }) {
 export function KeyTable({ filter, empty }: { filter: Record<string, string>; empty: ComponentChildren }) {
   return (
     <Table
-      list={useList<Key>("keys", filter)}
+      list={useList<Key>("keys", { ...filter, ...askedFor(NEWEST) })}
       label="Keys"
       rowKey={(key) => key.id}
       empty={empty}
@@ -94,8 +96,7 @@ export function NotBySpend({ list }: { list: List<unknown> }) {
 }
 
 /** The limit of which the largest share is used. */
-function Tightest({ quotas }: { quotas: Quota[] | undefined }) {
-  const worst = quotas?.reduce<Quota | null>((worst, quota) => (!worst || shareOf(quota) > shareOf(worst) ? quota : worst), null);
+function Tightest({ limit: worst }: { limit: Quota | null }) {
   if (!worst) return <span class="faint">{UNKNOWN}</span>;
   const share = shareOf(worst);
   return (
@@ -110,11 +111,9 @@ export function KeysPage() {
   const state = param("state");
   const project = param("project");
   const q = param("q");
-  const order = orderOf(SORTED);
+  const order = orderOf(SORTED, NEWEST);
   const list = useList<ListedKey>("keys", { state, project, q, ...askedFor(order) });
   const projects = useResource<PageOf<Project>>("projects?limit=500").data.value?.data ?? [];
-  const quotas = useResource<PageOf<Quota>>("quotas?kind=key&limit=500").data.value?.data;
-  const nameOf = (id: string): string => projects.find((project) => project.id === id)?.name ?? id;
   const filtered = state !== "" || project !== "" || q !== "";
   return (
     <Page
@@ -151,6 +150,7 @@ export function KeysPage() {
           label="API keys"
           rowKey={(key) => key.id}
           order={order}
+          usual={NEWEST}
           empty={filtered ? <NoneFits /> : <None />}
           columns={[
             {
@@ -165,12 +165,12 @@ export function KeysPage() {
             },
             { head: "Prefix", width: 128, fold: 3, cell: (key) => <span class="mono faint">{key.prefix}…</span> },
             { head: "State", width: 104, fold: 5, cell: (key) => <KeyState state={key.state} /> },
-            { head: "Project", width: "2fr", fold: 1, cell: (key) => nameOf(key.project) },
+            { head: "Project", width: "2fr", fold: 1, cell: (key) => key.project_name ?? key.project },
             {
               head: "Limits used",
               width: 148,
               fold: 2,
-              cell: (key) => <Tightest quotas={quotas?.filter(({ subject }) => subject.id === key.family)} />,
+              cell: ({ limit }) => <Tightest limit={limit} />,
             },
             {
               head: "Spend this month",

@@ -3,7 +3,6 @@ import { useState } from "preact/hooks";
 import { at, call, may } from "../api/client";
 import { useOutlook } from "../api/dry_run";
 import { useList } from "../api/list";
-import { type Names, useNames } from "../api/names";
 import { changed, useResource } from "../api/resource";
 import { suggestEndpoints, suggestModels } from "../api/suggest";
 import type { Metric, Page as PageOf, Period, Provider, Quota, QuotaSubject as Subject } from "../api/types";
@@ -32,9 +31,6 @@ const KINDS: [Subject["kind"], string][] = [
   ["provider", "Provider"],
   ["gateway", "Gateway"],
 ];
-
-/** The subjects that have names of their own. */
-const NAMED = ["key", "project", "principal"] as const;
 
 const WINDOW_MS: Partial<Record<Period, number>> = { hour: 3_600_000, day: 86_400_000, week: 604_800_000 };
 
@@ -65,7 +61,6 @@ export function QuotasPage() {
   const order = orderOf(SORTED, BY_SHARE);
   const list = useList<Quota>("quotas", { kind, q, ...askedFor(order) });
   const isFiltered = kind !== "" || q !== "";
-  const names = useNames(NAMED.filter((name) => kind === "" || kind === name));
   return (
     <Page
       title="Quotas"
@@ -111,7 +106,7 @@ export function QuotasPage() {
             </Empty>
           }
           columns={[
-            { head: "Applies to", width: "3fr", least: 150, sort: "name", cell: ({ subject }) => <SubjectOf of={subject} names={names} /> },
+            { head: "Applies to", width: "3fr", least: 150, sort: "name", cell: ({ subject }) => <SubjectOf of={subject} /> },
             { head: "Metric", width: "3fr", least: 150, fold: 5, cell: (quota) => limitName(quota) },
             { head: "Share", width: 92, number: true, sort: "share", cell: (quota) => `${Math.floor(shareOf(quota) * 100)} %` },
             { head: "Used", width: 196, number: true, sort: "used", fold: 6, cell: (quota) => <Used of={quota} /> },
@@ -125,17 +120,17 @@ export function QuotasPage() {
         />
       </Card>
       {may("administer") && param("new") && <NewQuota />}
-      {may("administer") && param("edit") && <EditQuota key={param("edit")} id={param("edit")} names={names} />}
+      {may("administer") && param("edit") && <EditQuota key={param("edit")} id={param("edit")} />}
     </Page>
   );
 }
 
-function SubjectOf({ of, names }: { of: Subject; names: Names }) {
+function SubjectOf({ of }: { of: Quota["subject"] }) {
   if (of.kind === "gateway" || of.id === undefined) return <>the gateway</>;
   const kind = of.kind === "principal" ? "human" : of.kind;
   return (
     <>
-      <span class="muted">{kind}</span> <Ref kind={kind} id={of.id} name={names.get(of.id) ?? of.id} />
+      <span class="muted">{kind}</span> <Ref kind={kind} id={of.id} name={of.name ?? of.id} />
     </>
   );
 }
@@ -180,7 +175,7 @@ function QuotaMenu({ of }: { of: Quota }) {
 }
 
 /** The form of the quota that the address names. */
-function EditQuota({ id, names }: { id: string; names: Names }) {
+function EditQuota({ id }: { id: string }) {
   const path = at("quotas", id);
   const close = (): void => setParams({ edit: null });
   return (
@@ -199,7 +194,7 @@ function EditQuota({ id, names }: { id: string; names: Names }) {
           {(mine, set) => (
             <>
               <p class="prose">
-                Applies to <SubjectOf of={quota.subject} names={names} />
+                Applies to <SubjectOf of={quota.subject} />
               </p>
               <AmountField metric={quota.metric} value={mine.limit} onValue={(limit) => set({ limit })} />
               <Enforcement value={mine.enforcement} onValue={(enforcement) => set({ enforcement })} />

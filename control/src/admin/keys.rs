@@ -1,6 +1,7 @@
 //! `keys`: project keys, which grant access to the data plane.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use http::{Method, Response, StatusCode};
 use rusqlite::Connection;
@@ -9,6 +10,7 @@ use serde_json::Value;
 use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
+use shared::quota::{Counters, Subject};
 
 use super::field::Lists;
 use super::list::{PageOf, PageRows, SortValue};
@@ -21,12 +23,13 @@ use crate::admin::permission::{Object, Permission};
 use crate::common::change::FieldChange;
 use crate::db::keys::{self, KeyFilter, KeyState, StoredKey};
 use crate::db::names::Labels;
-use crate::db::quotas::KeyLimit;
+use crate::db::quotas::{self, KeyLimit, Of};
 use crate::usage::requests::Column;
 use crate::writer::FLUSH_TIME_MAX;
 use crate::writer::command::keys::{
     DeleteKey, EditKey, IssueKey, Issued, KeyOperation, Reveal, Revealed, Rotate, ShownKey,
 };
+use crate::writer::command::quotas::QuotaStanding;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "keys", |call| Box::pin(list(call)))
@@ -80,7 +83,8 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     query.finish()?;
     call.app.writer.flush(FLUSH_TIME_MAX).await;
     let spend = SpendReading::new(Column::Key, call.usage_scope());
-    json(&call.app.readers.ask(move |db| listed(db, &page, &filter, &spend)).await?)
+    let counters = Arc::clone(&call.app.counters);
+    json(&call.app.readers.ask(move |db| listed(db, &page, &filter, &spend, &counters)).await?)
 }
 
 fn listed(
@@ -88,6 +92,7 @@ fn listed(
     page: &PageOf<KeyColumn>,
     filter: &KeyFilter,
     spend: &SpendReading,
+    counters: &Counters,
 ) -> rusqlite::Result<SpendPage<ListedKey>> {
     let ranks = spend.ranks(db, page, matches!(page.column(), Some(KeyColumn::Spend)))?;
     let mut found = PageRows::new(page);
@@ -99,8 +104,22 @@ fn listed(
     let (months, mut labels) = (spend.of_page(db, ranks, &found, |key| &key.id)?, Labels::default());
     months.page(found, |key| {
         let month = months.of_id(&key.id);
-        Ok(ListedKey { key: ShownKey::of(db, &mut labels, key)?, month })
+        let limit = tightest(db, &mut labels, counters, &key)?;
+        Ok(ListedKey { key: ShownKey::of(db, &mut labels, key)?, month, limit })
     })
+}
+
+/// Returns the limit of a key of which the largest share is used.
+fn tightest(
+    db: &Connection,
+    labels: &mut Labels,
+    counters: &Counters,
+    key: &StoredKey,
+) -> rusqlite::Result<Option<QuotaStanding>> {
+    let limits = quotas::of_subject(db, &Of { kind: Subject::Key, id: key.family.clone() })?;
+    let standings = limits.into_iter().map(|row| QuotaStanding::of(db, labels, counters, row));
+    let standings = standings.collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(standings.into_iter().max_by_key(QuotaStanding::share_ppm))
 }
 
 /// A key in a list.
@@ -111,6 +130,8 @@ struct ListedKey {
     key: ShownKey,
     /// Its use since the beginning of this month in UTC; null if it could not be summed in time.
     month: Option<MonthSpend>,
+    /// Its own limit of which the largest share is used; null if it has none.
+    limit: Option<QuotaStanding>,
 }
 
 /// A column by which the list can be sorted.
