@@ -25,6 +25,7 @@ import { useKeyActions } from "./key_actions";
 import { KeyState, monthStart, Spend } from "./keys";
 import { ActsAs } from "./mint_key";
 import { outcomesOf, timesOf } from "./overview/figures";
+import { ALL_TIME } from "./requests";
 
 export function KeyPage({ id }: { id: string }) {
   const key = useResource<Key>(`keys/${encodeURIComponent(id)}`);
@@ -192,7 +193,7 @@ const dayShort = (at: number): string => day(at).replace(/ \d{4}$/, "");
 
 function LastRequests({ of, id }: { of: FullRecord[]; id: string }) {
   return (
-    <Card title="Last requests" aside={<a href={href("/requests", { key: id })}>All its requests</a>} bare>
+    <Card title="Last requests" aside={<a href={href("/requests", { key: id, period: ALL_TIME })}>All its requests</a>} bare>
       <div class="table-wrap" role="group" aria-label="Last requests" tabIndex={0}>
         <table class="table">
           <thead>

@@ -21,7 +21,7 @@ import { ContentCard } from "./request/content";
 import { headlineOf, sentenceOf, speedOf } from "./request/headline";
 import { SessionCard, sessionWords, useSession } from "./request/session";
 import { TokensCard } from "./request/tokens";
-import { inputOf, outputOf } from "./requests";
+import { ALL_TIME, inputOf, outputOf } from "./requests";
 import { Neighbours } from "./requests/neighbours";
 
 export function RequestPage({ id }: { id: string }) {
@@ -166,7 +166,7 @@ function FactsCard({ of, session }: { of: FullRecord; session: Points | undefine
           [
             "Session",
             of.session && (
-              <a key="s" href={href("/requests", { session: of.session })}>
+              <a key="s" href={href("/requests", { session: of.session, period: ALL_TIME })}>
                 {session ? sessionWords(session) : "Its requests"}
               </a>
             ),

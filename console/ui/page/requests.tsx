@@ -73,7 +73,7 @@ export function RequestsPage() {
       }
     >
       <Filters list={list} />
-      <OverTime filters={filters} from={from} to={param("to")} />
+      {from && <OverTime filters={filters} from={from} to={param("to")} />}
       <div>
         {since !== null && (
           <p class="alert" role="status">
@@ -92,11 +92,18 @@ export function RequestsPage() {
               isFiltered ? (
                 <Empty
                   icon="list"
-                  title="No request fits the filter"
+                  title={from ? "No request in this time fits the filter" : "No request fits the filter"}
                   action={
-                    <a class="btn" href={href("/requests")}>
-                      Clear the filter
-                    </a>
+                    <>
+                      {from && (
+                        <a class="btn" href={href("/requests", { ...keptParams(), from: null, to: null, period: ALL_TIME })}>
+                          Search all time
+                        </a>
+                      )}
+                      <a class="btn" href={href("/requests")}>
+                        Clear the filter
+                      </a>
+                    </>
                   }
                 />
               ) : (
@@ -143,25 +150,25 @@ const columnsOf = (zone: string): Column<FullRecord>[] => [
 ];
 
 const DAY_MS = 86_400_000;
-/** What the address has for all time; without a period the list and the chart show the last day. */
+/** What the address has for all time. */
 export const ALL_TIME = "all";
 const PERIOD_DEFAULT = "24h";
+const PERIOD_FILTERED = "30d";
 
-/** The period of the list and of the chart above it. Searches for one object are over all time unless a period is chosen. */
-export const chosenPeriod = (): string => param("period") || (Object.values(chosenFilters()).some(Boolean) ? ALL_TIME : PERIOD_DEFAULT);
+/** The period of the list and of the chart above it. Without a chosen one, filtered requests are those of the last 30 days. */
+export const chosenPeriod = (): string =>
+  param("period") || (Object.values(chosenFilters()).some(Boolean) ? PERIOD_FILTERED : PERIOD_DEFAULT);
 
-/** The filtered requests over time: the chosen period, or the last day. A part of it can be chosen. */
+/** The listed requests over time. A part of it can be chosen. */
 function OverTime({ filters, from, to }: { filters: Record<string, string>; from: string; to: string }) {
-  const month = usePeriod("30d");
-  const since = from || month;
-  const given = Object.entries({ ...filters, from: since, to }).filter(([, value]) => value);
+  const given = Object.entries({ ...filters, from, to }).filter(([, value]) => value);
   const series = useResource<SeriesAnswer>(`series?${new URLSearchParams(given)}`, { hasPlace: true });
   const data = series.data.value;
   const error = series.error.value;
   return (
     <div class="chart-place">
       <Card
-        title={from ? (PERIODS[chosenPeriod()]?.[0] ?? "The chosen time") : "Last 30 days"}
+        title={param("from") ? "The chosen time" : (PERIODS[chosenPeriod()]?.[0] ?? "The chosen time")}
         aside={data?.partial && <span class="faint">before {moment(data.complete_from_ms)} records are missing</span>}
       >
         {data ? <OutcomeBars of={data} /> : error && <ErrorBox error={error} retry={() => series.load()} />}

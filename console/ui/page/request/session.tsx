@@ -1,4 +1,5 @@
 // The other requests of a request's session, over time.
+
 import { useResource } from "../../api/resource";
 import type { FullRecord, Points, SeriesAnswer } from "../../api/shapes";
 import { href } from "../../app/router";
@@ -6,6 +7,7 @@ import { Bars } from "../../part/chart";
 import { clock, count, dollars, plural } from "../../part/format";
 import { Card } from "../../part/page";
 import { outcomesOf, timesOf } from "../overview/figures";
+import { ALL_TIME } from "../requests";
 
 /** A session is looked for in this time before and after the request. */
 const SPAN_MS = 12 * 3_600_000;
@@ -31,7 +33,7 @@ export function sessionWords(points: Points | undefined): string {
 export function SessionCard({ of, series }: { of: FullRecord; series: SeriesAnswer }) {
   const points = series.groups[0]?.points;
   return (
-    <Card title="Its session" aside={<a href={href("/requests", { session: of.session })}>{sessionWords(points)}</a>}>
+    <Card title="Its session" aside={<a href={href("/requests", { session: of.session, period: ALL_TIME })}>{sessionWords(points)}</a>}>
       <Bars
         times={timesOf(series)}
         series={outcomesOf(points)}
