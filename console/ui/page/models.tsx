@@ -26,6 +26,7 @@ const CAPABILITIES = ["vision", "tools", "reasoning", "audio"] as const;
 const OPERATIONS = ["chat_completions", "responses", "messages", "embeddings", "speech", "transcription", "images", "videos"];
 const WORDS = { vision: "images", tools: "tools", reasoning: "reasoning", audio: "audio" };
 
+const BY_NAME = { sort: "name", order: "asc" } as const;
 /** The columns by which the gateway sorts models. */
 const SORTED = ["name", "context", "input_price", "output_price", "proven"];
 
@@ -35,7 +36,7 @@ export function ModelsPage() {
   const asked = Object.fromEntries(FILTERS.map((name) => [name, param(name)]));
   // The search takes what a model has to be as well as a part of its name.
   const { filters, rest } = phraseOf(asked.q ?? "");
-  const order = orderOf(SORTED);
+  const order = orderOf(SORTED, BY_NAME);
   const list = useList<Model>("catalog", { ...asked, ...filters, q: rest, ...askedFor(order) });
   const isFiltered = Object.values(asked).some(Boolean);
   // The column is not read while a dialog covers it.
@@ -68,6 +69,7 @@ export function ModelsPage() {
           list={list}
           label="Models"
           order={order}
+          usual={BY_NAME}
           rowKey={(model) => model.id}
           empty={
             <Empty

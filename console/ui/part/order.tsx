@@ -32,6 +32,8 @@ function choose(order: Order, usual: Order): void {
 /** The direction in which people look at a column first: the largest number, the first name. */
 const firstOf = ({ from, number }: Sortable): Direction => from ?? (number ? "desc" : "asc");
 
+const textOf = ({ sort, order }: Order): string => (sort ? `${sort} ${order}` : "");
+
 type HeadProps = { of: Sortable; order: Order; usual: Order };
 
 /** The heading of a column. Pressed, it sorts by the column, and then in the other direction. */
@@ -69,12 +71,15 @@ export function OrderSelect({ columns, order, usual }: { columns: Sortable[]; or
     <div class="table-order">
       <Select
         aria-label="Order"
-        value={order.sort ? `${order.sort} ${order.order}` : ""}
+        value={textOf(order)}
         onValue={(chosen) => {
           const [sort = "", order] = chosen.split(" ");
           choose(sort ? { sort, order: order as Direction } : OWN, usual);
         }}
-        options={[...(usual.sort ? [] : [["", "In the usual order"] as [string, string]]), ...choices]}
+        options={[
+          ...(columns.some(({ sort }) => sort === usual.sort) ? [] : [[textOf(usual), "In the usual order"] as [string, string]]),
+          ...choices,
+        ]}
       />
     </div>
   );
