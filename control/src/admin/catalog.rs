@@ -308,7 +308,7 @@ impl CatalogRow {
 impl CatalogRow {
     fn value(&self, column: CatalogColumn) -> Option<SortValue> {
         match column {
-            CatalogColumn::Name => Some(self.model.as_str().into()),
+            CatalogColumn::Name => Some(self.id.as_str().into()),
             CatalogColumn::Context => self.context_window.map(SortValue::from),
             CatalogColumn::Price(class) => self.prices.as_ref()?.base.rates.get(class).map(SortValue::from),
             CatalogColumn::Proven => self.proven_at_ms.map(SortValue::from),
