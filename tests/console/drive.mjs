@@ -12,6 +12,7 @@ import { Gateway } from "./gateway.mjs";
 import { hostileChecks } from "./hostile.mjs";
 import { keyboardChecks } from "./keyboard.mjs";
 import { listChecks } from "./lists.mjs";
+import { longListChecks } from "./long_lists.mjs";
 import { numberChecks } from "./numbers.mjs";
 import { alertChecks } from "./alerts.mjs";
 import { operateChecks } from "./operate.mjs";
@@ -53,7 +54,7 @@ const tables = [
   extensionChecks,
 ];
 /** The tables that measure times. */
-const measured = [amountChecks, speedChecks];
+const measured = [amountChecks, longListChecks, speedChecks];
 const LANES = 2;
 let passed = 0;
 let failed = 0;
