@@ -1243,10 +1243,12 @@ export type ListedKey = {
   id: string;
   /** The start of the latest hour in which the key was used, in milliseconds since the Unix epoch; null if never. */
   last_used_hour_ms: number | null;
+  /** Its own limit of which the largest share is used; null if it has none. */
+  limit: Quota | null;
   /** Exact model IDs (`provider/model`), or all models of a provider (`provider/*`). Null restricts nothing. */
   models: string[] | null;
-  /** Its use since the beginning of this month in UTC. */
-  month: MonthSpend;
+  /** Its use since the beginning of this month in UTC; null if it could not be summed in time. */
+  month: MonthSpend | null;
   name: string;
   /** The key's first characters, by which people recognize it. */
   prefix: string;
@@ -1269,11 +1271,13 @@ export type ListedKey = {
   version: number;
 };
 
-/** One page of a list. */
+/** A page of a list whose rows show their use. */
 export type ListedKeyPage = {
   data: ListedKey[];
   /** The `cursor` of the next page; null on the last one. */
   next_cursor: string | null;
+  /** True if the list is not in order of `spend`, although this was wanted, because the use of all its objects could not be summed in time. It is then in order of the IDs. */
+  partial: boolean;
 };
 
 /** A project in a list. */
@@ -1293,8 +1297,8 @@ export type ListedProject = {
   members: number;
   /** Exact model IDs (`provider/model`), or all models of a provider (`provider/*`). Null restricts nothing. */
   models: string[] | null;
-  /** Its use since the beginning of this month in UTC. */
-  month: MonthSpend;
+  /** Its use since the beginning of this month in UTC; null if it could not be summed in time. */
+  month: MonthSpend | null;
   name: string;
   /** The role of the human that the filter `principal` names; null without that filter. */
   role: Role | null;
@@ -1306,11 +1310,13 @@ export type ListedProject = {
   version: number;
 };
 
-/** One page of a list. */
+/** A page of a list whose rows show their use. */
 export type ListedProjectPage = {
   data: ListedProject[];
   /** The `cursor` of the next page; null on the last one. */
   next_cursor: string | null;
+  /** True if the list is not in order of `spend`, although this was wanted, because the use of all its objects could not be summed in time. It is then in order of the IDs. */
+  partial: boolean;
 };
 
 /** `alive`: once a second in a stream without `figures`. */
