@@ -19,6 +19,10 @@ export const operateChecks = {
     assert.deepEqual(await axe(page), []);
     await button(page, `Verify ${name}`).press("Enter");
     await page.getByText(`${name} is whole`).waitFor();
+    const refused = { status: 409, json: { error: { message: "Another check runs.", type: "conflict", code: "conflict", param: null, request_id: "r" } } };
+    await page.route("**/verify", (route) => route.fulfill(refused), { times: 1 });
+    await button(page, `Verify ${name}`).press("Enter");
+    await page.getByRole("alert").getByText("Another check runs.").waitFor();
     const download = page.waitForEvent("download");
     await page.getByRole("link", { name: `Download ${name}` }).press("Enter");
     const file = readFileSync(await (await download).path());

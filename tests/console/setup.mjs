@@ -45,7 +45,10 @@ export const setupChecks = {
 
     await page.getByText("No model server answered on the usual ports").waitFor();
     assert.deepEqual(await axe(page), []);
-    assert.equal(await page.locator(".tile.named").first().getByText("OpenAI", { exact: true }).count(), 1, "what most people look for comes first");
+    const tile = page.locator(".tile.named").first();
+    assert.equal(await tile.getByText("OpenAI", { exact: true }).count(), 1, "what most people look for comes first");
+    const [initials, name] = await Promise.all([tile.locator(".initials"), tile.locator("b")].map((part) => part.boundingBox()));
+    assert.ok(name.x >= initials.x + initials.width && name.height < 30, "its name is one line beside its initials");
     await press(page, button(page, "Any OpenAI-compatible server"));
     await type(page, page.getByLabel("Name", { exact: true }), "mine");
     await type(page, page.getByLabel("API key"), "sk-of-a-test");

@@ -71,6 +71,7 @@ export function ageWords(archives: Backup[], now: number): { kind: "ok" | "warn"
 
 function Archives({ of, order, onCreate }: { of: Backups; order: Order; onCreate: () => void }) {
   const [deleting, setDeleting] = useState<Backup | null>(null);
+  const [failed, setFailed] = useState<{ name: string; message: string } | null>(null);
   const archives = of.data;
   const { kind, words } = ageWords(archives, Date.now());
   return (
@@ -78,6 +79,11 @@ function Archives({ of, order, onCreate }: { of: Backups; order: Order; onCreate
       {of.last_failure && (
         <div class="alert bad" role="alert">
           The last backup failed at {moment(of.last_failure.at_ms)}: {of.last_failure.message}
+        </div>
+      )}
+      {failed && (
+        <div class="alert bad" role="alert">
+          <span class="mono wrap">{failed.name}</span> could not be verified: {failed.message}
         </div>
       )}
       <Card bare>
@@ -125,7 +131,7 @@ function Archives({ of, order, onCreate }: { of: Backups; order: Order; onCreate
                 width: 216,
                 quiet: true,
                 fold: 5,
-                cell: (archive) => <Acts of={archive} onDelete={() => setDeleting(archive)} />,
+                cell: (archive) => <Acts of={archive} onDelete={() => setDeleting(archive)} onFailed={setFailed} />,
               },
             ]}
           />
@@ -156,16 +162,24 @@ function Made({ of }: { of: Backup }) {
   );
 }
 
-function Acts({ of: { name }, onDelete }: { of: Backup; onDelete: () => void }) {
+type ActsProps = { of: Backup; onDelete: () => void; onFailed: (failed: { name: string; message: string } | null) => void };
+
+function Acts({ of: { name }, onDelete, onFailed }: ActsProps) {
   const submission = useSubmission();
-  const verify = (): void =>
+  const message = submission.error?.message;
+  useEffect(() => {
+    if (message) onFailed({ name, message });
+  }, [message]);
+  const verify = (): void => {
+    onFailed(null);
     void submission.run(Date.now(), async (repeatKey) => {
       const { data } = await call<CheckedBackup>("POST", `backups/${encodeURIComponent(name)}/verify`, { body: {}, repeatKey });
       notify(data.is_checking ? "Verifying goes on; the list shows the result" : data.fault ? `${name} is damaged` : `${name} is whole`);
       changed("backups");
     });
+  };
   return (
-    <span class="actions" title={submission.error?.message}>
+    <span class="actions">
       <button type="button" class="btn small" aria-label={`Verify ${name}`} onClick={verify} disabled={submission.busy}>
         {submission.busy ? "Verifying…" : submission.error ? "Verify again" : "Verify"}
       </button>{" "}

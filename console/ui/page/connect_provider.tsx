@@ -11,7 +11,7 @@ import { plural } from "../part/format";
 import { Icon } from "../part/icon";
 import type { Typed } from "../part/number";
 import { OauthForm, OauthTile } from "./oauth";
-import { TimeoutFields } from "./provider/timeouts";
+import { givenTimes, TimeoutFields } from "./provider/timeouts";
 
 /** A kind of provider that can be connected: of the registry, or one of our own for what it does not know. */
 export type Kind = { id: string; name: string; type: string; registry: boolean; base_url?: string; api_key_env?: string; docs?: string };
@@ -211,7 +211,6 @@ type Fields = {
 /** The body that connects a provider of a kind; fields left empty are not sent. */
 export function bodyOf(kind: Kind, fields: Fields): Record<string, unknown> {
   const { id, models, timeout, stream_idle_timeout, ...rest } = fields;
-  const times = Object.entries({ timeout, stream_idle_timeout }).filter(([, value]) => value !== "");
   const given = Object.entries(rest).filter(([, value]) => value.trim() !== "");
   const names = models
     .split(/[\s,]+/)
@@ -222,7 +221,7 @@ export function bodyOf(kind: Kind, fields: Fields): Record<string, unknown> {
     ...(kind.registry ? { registry_id: kind.id } : { type: kind.type }),
     ...Object.fromEntries(given.map(([name, value]) => [name, value.trim()])),
     ...(names.length ? { models: names } : {}),
-    ...Object.fromEntries(times),
+    ...givenTimes({ timeout, stream_idle_timeout }),
   };
 }
 

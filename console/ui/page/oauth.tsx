@@ -12,6 +12,7 @@ import { moment, plural, UNKNOWN } from "../part/format";
 import { type MarkKind, State } from "../part/icon";
 import { Ref } from "../part/links";
 import { Card, Facts } from "../part/page";
+import { givenTimes, TimeoutFields, type Times } from "./provider/timeouts";
 
 export const EXPERIMENTAL = "Experimental. Uses the OAuth client that you registered.";
 
@@ -206,7 +207,7 @@ export function OauthTile({ onChoose }: { onChoose: () => void }) {
   );
 }
 
-export type OauthFields = {
+export type OauthFields = Times & {
   id: string;
   base_url: string;
   owner: string;
@@ -222,7 +223,16 @@ export type OauthFields = {
 export const words = (text: string): string[] => text.split(/[\s,]+/).filter(Boolean);
 
 /** The body that creates the provider; addresses left empty are not sent. */
-export function oauthBody({ id, base_url, owner, models, scopes, ...addresses }: OauthFields): Record<string, unknown> {
+export function oauthBody({
+  id,
+  base_url,
+  owner,
+  models,
+  scopes,
+  timeout,
+  stream_idle_timeout,
+  ...addresses
+}: OauthFields): Record<string, unknown> {
   const given = Object.entries(addresses).filter(([, value]) => value.trim() !== "");
   return {
     id,
@@ -230,11 +240,12 @@ export function oauthBody({ id, base_url, owner, models, scopes, ...addresses }:
     base_url: base_url.trim(),
     owner,
     ...(words(models).length ? { models: words(models) } : {}),
+    ...givenTimes({ timeout, stream_idle_timeout }),
     oauth: { ...Object.fromEntries(given.map(([name, value]) => [name, value.trim()])), scopes: words(scopes) },
   };
 }
 
-const ADDRESSES: [keyof OauthFields, string, boolean][] = [
+const ADDRESSES: [Exclude<keyof OauthFields, keyof Times>, string, boolean][] = [
   ["authorize_url", "Consent page", false],
   ["token_url", "Token address", false],
   ["userinfo_url", "Account address", true],
@@ -276,6 +287,8 @@ export function OauthForm({ onConnected, onBack }: FormProps) {
     revocation_url: "",
     device_authorization_url: "",
     scopes: "",
+    timeout: "",
+    stream_idle_timeout: "",
   });
   const submission = useSubmission();
   const owner = fields.owner || humans[0]?.id || "";
@@ -309,6 +322,10 @@ export function OauthForm({ onConnected, onBack }: FormProps) {
       <Field label="Models" name="models" optional help="Beside those that its own list has. Separated by commas.">
         <Text value={fields.models} onValue={(models) => set({ models })} />
       </Field>
+      <details>
+        <summary>Timeouts</summary>
+        <TimeoutFields value={fields} onValue={set} />
+      </details>
       <FormFooterError />
       <FormButtons
         busy={submission.busy}

@@ -191,7 +191,7 @@ class Row<T> extends Component<RowProps<T>> {
                 {line.map((column) => (
                   <span key={column.head} class="folded-cell">
                     {!column.quiet && <span class="faint">{column.head} </span>}
-                    {row && column.cell(row)}
+                    {row && <span class="clip">{column.cell(row)}</span>}
                   </span>
                 ))}
               </div>

@@ -15,6 +15,8 @@ const FIELDS = {
   revocation_url: " ",
   device_authorization_url: "",
   scopes: "openid  offline_access",
+  timeout: 60,
+  stream_idle_timeout: "" as const,
 };
 
 test("addresses left empty are not sent, and lists are split", () => {
@@ -24,6 +26,7 @@ test("addresses left empty are not sent, and lists are split", () => {
     base_url: "https://api.example/v1",
     owner: "prn_1",
     models: ["a", "b"],
+    timeout: 60,
     oauth: {
       authorize_url: "https://id.example/authorize",
       token_url: "https://id.example/token",

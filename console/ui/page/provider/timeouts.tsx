@@ -3,7 +3,7 @@ import type { Provider } from "../../api/types";
 import { EditDialog } from "../../part/edit";
 import { NumberField, type Typed } from "../../part/number";
 
-type Times = { timeout: Typed; stream_idle_timeout: Typed };
+export type Times = { timeout: Typed; stream_idle_timeout: Typed };
 
 const LABELS: Record<keyof Times, string> = {
   timeout: "Until an answer begins (s)",
@@ -14,6 +14,10 @@ const HELP: Record<keyof Times, string> = {
   timeout: "An attempt that has no answer by then has failed. By default 300, and 30 for a local server.",
   stream_idle_timeout: "A stream that is silent for longer is broken off. By default 300.",
 };
+
+/** The times that are given, as members of the body that creates a provider. */
+export const givenTimes = ({ timeout, stream_idle_timeout }: Times): Partial<Times> =>
+  Object.fromEntries(Object.entries({ timeout, stream_idle_timeout }).filter(([, value]) => value !== ""));
 
 /** What the times of one provider do not bound. */
 export const BUDGET =
