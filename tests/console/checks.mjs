@@ -358,7 +358,7 @@ export const checks = {
     await settled(page);
     assert.equal(await page.locator("a.row-link").count(), 2);
     await page.getByLabel("Outcome").selectOption("cut");
-    await page.getByRole("heading", { name: "No request fits the filter" }).waitFor();
+    await page.getByRole("heading", { name: "No request in this time fits the filter" }).waitFor();
     await page.getByLabel("Outcome").selectOption("completed");
     await page.locator("a.row-link").click();
     await page.getByRole("heading", { name: "Answered by echo / echo" }).waitFor();

@@ -111,7 +111,7 @@ export function AlertsPage() {
             { head: "Since", width: 116, sort: "opened", from: "desc", fold: 4, cell: ({ first_at_ms }) => moment(first_at_ms) },
             { head: "Times", width: 76, number: true, sort: "times", fold: 1, cell: ({ times }) => times },
             ...(state === OPEN ? [] : [RESOLVED]),
-            { head: "Actions", width: 120, quiet: true, cell: (alert) => <Acknowledge of={alert} look="small" /> },
+            { head: "Actions", width: 120, quiet: true, fold: 6, cell: (alert) => <Acknowledge of={alert} look="small" /> },
           ]}
         />
       </Card>

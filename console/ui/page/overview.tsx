@@ -12,6 +12,7 @@ import { clock, count, dollars, duration, moment, plural, UNKNOWN, zoneName } fr
 import { State } from "../part/icon";
 import { Ref } from "../part/links";
 import { Card, Page } from "../part/page";
+import { Rows } from "../part/table";
 import {
   type Headline,
   headlineOf,
@@ -363,33 +364,29 @@ function ProvidersCard({ series, live }: ProvidersProps) {
       {lines.length === 0 ? (
         <p class="card-body muted">No provider was used.</p>
       ) : (
-        <div class="table-wrap" role="group" aria-label="Providers" tabIndex={0}>
-          <table class="table">
-            <thead>
-              <tr>
-                <th scope="col">Provider</th>
-                <th scope="col">State</th>
-                <th scope="col" class="num">
-                  Attempts
-                </th>
-                <th scope="col" class="num">
-                  Failed
-                </th>
-                <th scope="col" class="num">
-                  First token, p50 and p99
-                </th>
-                <th scope="col" class="wide-only">
-                  Failed, over time
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {lines.slice(0, 8).map((line) => (
-                <ProviderRow key={line.id} of={line} live={live.get(line.id)} attempts={attempts} highest={highest} />
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Rows
+          rows={lines.slice(0, 8)}
+          label="Providers"
+          rowKey={({ id }) => id}
+          columns={[
+            { head: "Provider", width: "2fr", least: 110, cell: ({ id }) => <Ref kind="provider" id={id} name={id} /> },
+            { head: "State", width: "3fr", least: 150, cell: (line) => <Standing of={line} live={live.get(line.id)} /> },
+            { head: "Attempts", width: 96, number: true, fold: 3, cell: (line) => <Attempts of={line} all={attempts} /> },
+            {
+              head: "Failed",
+              width: 76,
+              number: true,
+              cell: (line) => (line.attempts ? `${percent(line.failures / line.attempts)} %` : UNKNOWN),
+            },
+            { head: "First token, p50 and p99", width: 176, number: true, fold: 2, cell: (line) => <FirstToken of={line} /> },
+            {
+              head: "Failed, over time",
+              width: 124,
+              fold: 1,
+              cell: (line) => line.failures > 0 && <Spark values={line.failuresByPoint} kind="bad" highest={highest} />,
+            },
+          ]}
+        />
       )}
     </Card>
   );
@@ -401,35 +398,30 @@ const unusedLine = (id: string): ProviderLine => ({ id, attempts: 0, failures: 0
 const isFailing = (of: ProviderLine, live: LiveProvider | undefined): boolean =>
   (live !== undefined && live.circuit.state !== "closed") || standingOf(of)[0] === "bad";
 
-type RowProps = {
-  of: ProviderLine;
-  live: LiveProvider | undefined;
-  /** The attempts at all providers. */
-  attempts: number;
-  /** The most failures of any provider at one point. */
-  highest: number;
-};
-
-function ProviderRow({ of, live, attempts, highest }: RowProps) {
+function Standing({ of, live }: { of: ProviderLine; live: LiveProvider | undefined }) {
   const circuit = live?.circuit;
   const [kind, word] = standingOf(of);
   return (
-    <tr>
-      <td>
-        <Ref kind="provider" id={of.id} name={of.id} />
-      </td>
-      <td>
-        {circuit && circuit.state !== "closed" ? <CircuitMark circuit={circuit} /> : <State kind={kind} word={word} />}
-        {live && live.running > 0 && <span class="faint num"> {count(live.running)} running</span>}
-      </td>
-      <td class="num">
-        {count(of.attempts)} {of.attempts > 0 && <span class="faint">{Math.round((of.attempts / attempts) * 100)} %</span>}
-      </td>
-      <td class="num">{of.attempts ? `${percent(of.failures / of.attempts)} %` : UNKNOWN}</td>
-      <td class="num">
-        {duration(of.firstP50)} <span class="faint">{of.firstP99 === null ? "" : duration(of.firstP99)}</span>
-      </td>
-      <td class="wide-only">{of.failures > 0 && <Spark values={of.failuresByPoint} kind="bad" highest={highest} />}</td>
-    </tr>
+    <>
+      {circuit && circuit.state !== "closed" ? <CircuitMark circuit={circuit} /> : <State kind={kind} word={word} />}
+      {live && live.running > 0 && <span class="faint num"> {count(live.running)} running</span>}
+    </>
+  );
+}
+
+/** The attempts at a provider, and their share of `all`. */
+function Attempts({ of, all }: { of: ProviderLine; all: number }) {
+  return (
+    <>
+      {count(of.attempts)} {of.attempts > 0 && <span class="faint">{Math.round((of.attempts / all) * 100)} %</span>}
+    </>
+  );
+}
+
+function FirstToken({ of }: { of: ProviderLine }) {
+  return (
+    <>
+      {duration(of.firstP50)} <span class="faint">{of.firstP99 === null ? "" : duration(of.firstP99)}</span>
+    </>
   );
 }

@@ -112,7 +112,7 @@ export function QuotasPage() {
             { head: "Used", width: 196, number: true, sort: "used", fold: 6, cell: (quota) => <Used of={quota} /> },
             { head: "Reserved", width: 92, number: true, fold: 2, cell: (quota) => amount(quota.metric, quota.reserved) },
             { head: "Limit", width: 140, number: true, sort: "limit", fold: 4, cell: (quota) => amount(quota.metric, quota.limit) },
-            { head: "Resets", width: 104, sort: "resets", fold: 3, cell: ({ resets_at_ms }) => moment(resets_at_ms) },
+            { head: "Resets", width: 116, sort: "resets", fold: 3, cell: ({ resets_at_ms }) => moment(resets_at_ms) },
             { head: "Reached about", width: 124, fold: 1, cell: (quota) => moment(quota.exceeded ? null : reachedAt(quota, Date.now())) },
             { head: "Action", width: 72, fold: 0, cell: ({ enforcement }) => (enforcement === "warn" ? "warn" : "reject") },
             ...(may("administer") ? [{ head: "Actions", width: 56, quiet: true, cell: (quota: Quota) => <QuotaMenu of={quota} /> }] : []),
@@ -129,9 +129,9 @@ function SubjectOf({ of }: { of: Quota["subject"] }) {
   if (of.kind === "gateway" || of.id === undefined) return <>the gateway</>;
   const kind = of.kind === "principal" ? "human" : of.kind;
   return (
-    <>
+    <span class="with-act">
       <span class="muted">{kind}</span> <Ref kind={kind} id={of.id} name={of.name ?? of.id} />
-    </>
+    </span>
   );
 }
 

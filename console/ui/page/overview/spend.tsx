@@ -7,6 +7,7 @@ import { count, short } from "../../part/format";
 import { shareOf } from "../../part/limits";
 import { Ref } from "../../part/links";
 import { Card, Meter } from "../../part/page";
+import { Rows } from "../../part/table";
 import { Spend } from "../keys";
 
 export const GROUPS = ["project", "model", "key"] as const;
@@ -51,33 +52,24 @@ export function SpendCard({ usage, by, quotas }: { usage: Resource<Usage>; by: G
             <p class="card-body muted">Nothing was used since 00:00 UTC.</p>
           ) : (
             <>
-              <div class="table-wrap" role="group" aria-label="Spend today" tabIndex={0}>
-                <table class="table">
-                  <thead>
-                    <tr>
-                      <th scope="col">{TITLES[by]}</th>
-                      <th scope="col" class="num">
-                        Requests
-                      </th>
-                      <th scope="col" class="num">
-                        Tokens
-                      </th>
-                      <th scope="col" class="num">
-                        Cost
-                      </th>
-                      <th scope="col" class="wide-only share-cell">
-                        Share
-                      </th>
-                      <th scope="col">This month, of its limit</th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {data.slice(0, SHOWN_MAX).map((line) => (
-                      <Line key={line.id} of={line} by={by} total={totals?.cost_micro_usd ?? 0} quotas={quotas} />
-                    ))}
-                  </tbody>
-                </table>
-              </div>
+              <Rows
+                rows={data.slice(0, SHOWN_MAX)}
+                label="Spend today"
+                rowKey={({ id }) => id ?? ""}
+                columns={[
+                  { head: TITLES[by], width: "2fr", least: 110, cell: (line) => <Spender of={line} by={by} /> },
+                  { head: "Requests", width: 88, number: true, fold: 3, cell: ({ requests }) => count(requests) },
+                  { head: "Tokens", width: 88, number: true, fold: 2, cell: ({ tokens }) => short(tokens) },
+                  { head: "Cost", width: 140, number: true, cell: (line) => <Spend figures={line} /> },
+                  {
+                    head: "Share",
+                    width: 116,
+                    fold: 1,
+                    cell: (line) => <Meter share={totals?.cost_micro_usd ? line.cost_micro_usd / totals.cost_micro_usd : 0} />,
+                  },
+                  { head: "This month, of its limit", width: 184, fold: 4, cell: (line) => <OfLimit limit={limitOf(line, by, quotas)} /> },
+                ]}
+              />
               {data.length > SHOWN_MAX && (
                 <div class="table-foot">
                   <a href={href("/usage", { by, period: "24h" })}>All {count(data.length)}</a>
@@ -106,33 +98,24 @@ export function folded(lines: UsageLine[], by: Group): SpendLine[] {
   return [...found.values()].sort((a, b) => b.cost_micro_usd - a.cost_micro_usd || b.requests - a.requests);
 }
 
-function Line({ of, by, total, quotas }: { of: SpendLine; by: Group; total: number; quotas: Quota[] }) {
-  const { id } = of;
-  const limit = quotas.find(
+function Spender({ of: { id, name }, by }: { of: SpendLine; by: Group }) {
+  return by === "model" || !id ? <span class="mono clip">{id ?? "none"}</span> : <Ref kind={by} id={id} name={name} />;
+}
+
+/** The limit on what a project, model or key may cost in a month. */
+const limitOf = ({ id }: SpendLine, by: Group, quotas: Quota[]): Quota | undefined =>
+  quotas.find(
     ({ subject, metric, window, model, endpoint }) =>
       subject.kind === by && subject.id === id && metric === "cost_micro_usd" && window === "month" && !model && !endpoint,
   );
+
+function OfLimit({ limit }: { limit: Quota | undefined }) {
+  if (!limit) return <span class="faint">no limit</span>;
+  const share = shareOf(limit);
   return (
-    <tr>
-      <td>{by === "model" || !id ? <span class="mono clip">{id ?? "none"}</span> : <Ref kind={by} id={id} name={of.name} />}</td>
-      <td class="num">{count(of.requests)}</td>
-      <td class="num">{short(of.tokens)}</td>
-      <td class="num">
-        <Spend figures={of} />
-      </td>
-      <td class="wide-only share-cell">
-        <Meter share={total ? of.cost_micro_usd / total : 0} />
-      </td>
-      <td>
-        {limit ? (
-          <span class="meter-cell">
-            <Meter share={shareOf(limit)} kind={shareOf(limit) >= 1 ? "bad" : shareOf(limit) >= 0.8 ? "warn" : ""} />
-            {Math.round(shareOf(limit) * 100)} %
-          </span>
-        ) : (
-          <span class="faint">no limit</span>
-        )}
-      </td>
-    </tr>
+    <span class="meter-cell">
+      <Meter share={share} kind={share >= 1 ? "bad" : share >= 0.8 ? "warn" : ""} />
+      {count(Math.round(share * 100))} %
+    </span>
   );
 }
