@@ -17,7 +17,12 @@ async function walk(page) {
     const all = [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex]")].filter((node) => node.tabIndex >= 0 && !node.disabled && isSeen(node));
     globalThis.unreached = new Set(all);
     globalThis.nameOf = (node) => `${node.nodeName.toLowerCase()} ${(node.getAttribute("aria-label") || node.textContent || node.getAttribute("name") || node.id || node.className).trim().slice(0, 50)}`;
-    document.activeElement?.blur();
+    // The way begins before everything, though a field has the focus as the page appears.
+    const start = document.createElement("span");
+    start.tabIndex = -1;
+    document.body.prepend(start);
+    start.focus();
+    start.remove();
   });
   const faults = [];
   let first = null;
