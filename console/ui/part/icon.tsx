@@ -17,7 +17,8 @@ export type MarkKind = "ok" | "warn" | "bad" | "failed" | "cut" | "off" | "busy"
 const SHAPES: Record<MarkKind, string> = {
   ok: "M5 .5a4.5 4.5 0 1 1 0 9a4.5 4.5 0 1 1 0-9Z",
   warn: "M5 .8 9.6 9H.4Z",
-  bad: "M3.2.4h3.6l2.8 2.8v3.6l-2.8 2.8H3.2L.4 6.8V3.2Z",
+  // The bar tells the octagon from the disc of a state that is fine.
+  bad: "M3.2.4h3.6l2.8 2.8v3.6l-2.8 2.8H3.2L.4 6.8V3.2ZM2.3 4.1v1.8h5.4V4.1Z",
   failed: "M1.9.5 5 3.6 8.1.5 9.5 1.9 6.4 5 9.5 8.1 8.1 9.5 5 6.4 1.9 9.5.5 8.1 3.6 5 .5 1.9Z",
   cut: "M5 .5a4.5 4.5 0 0 0 0 9ZM6.4.2h1.5v9.6H6.4Z",
   off: "M5 1.2a3.8 3.8 0 1 1 0 7.6a3.8 3.8 0 1 1 0-7.6Z",
