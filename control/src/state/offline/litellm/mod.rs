@@ -12,6 +12,7 @@
 mod advice;
 mod deployment;
 mod draft;
+mod policies;
 mod routes;
 mod source;
 #[cfg(test)]
@@ -127,8 +128,9 @@ fn convert(text: String) -> Result<LitellmImport, LitellmError> {
     let mut draft = Draft::new(routes::names(&source), variables);
     let mut groups = routes::read(&mut source, &mut draft);
     routes::connect(&mut source, &mut groups);
+    let policies = policies::read(&mut source);
     source.name_the_rest();
-    let configuration = accepted(&mut source, &mut draft, &groups)?;
+    let configuration = accepted(&mut source, &mut draft, (&groups, policies.as_ref()))?;
     Ok(LitellmImport { configuration, findings: source.into_findings() })
 }
 
@@ -158,9 +160,13 @@ fn variables_of(text: &str) -> BTreeSet<String> {
 }
 
 /// Writes the configuration without the providers that llmgw rejects.
-fn accepted(source: &mut Source, draft: &mut Draft, groups: &[Group]) -> Result<String, LitellmError> {
+fn accepted(
+    source: &mut Source,
+    draft: &mut Draft,
+    (groups, policies): (&[Group], Option<&Value>),
+) -> Result<String, LitellmError> {
     loop {
-        let (text, variables) = written(source, draft, groups)?;
+        let (text, variables) = written(source, draft, (groups, policies))?;
         let Err(error) = check_text(&text, &variables) else { return Ok(text) };
         if !reject(source, draft, &error) {
             return Err(LitellmError::Unaccepted(error.to_string()));
@@ -184,12 +190,15 @@ fn reject(source: &mut Source, draft: &mut Draft, error: &ConfigError) -> bool {
 fn written(
     source: &mut Source,
     draft: &mut Draft,
-    groups: &[Group],
+    (groups, policies): (&[Group], Option<&Value>),
 ) -> Result<(String, BTreeSet<String>), LitellmError> {
     let endpoints = routes::endpoints(source, draft, groups);
     let providers = draft.providers();
     let variables = draft.variables(&providers);
-    let tree = json!({"providers": providers, "endpoints": endpoints});
+    let mut tree = json!({"providers": providers, "endpoints": endpoints});
+    if let (Some(sections), Some(policies)) = (tree.as_object_mut(), policies) {
+        sections.insert("policies".to_owned(), policies.clone());
+    }
     let text = ConfigurationText { about: ABOUT, variables: &variables, omitted: &[], tree: &tree };
     let text = text.write().map_err(|error| LitellmError::Unaccepted(error.to_string()))?;
     Ok((text, variables))

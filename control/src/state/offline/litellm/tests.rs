@@ -298,42 +298,118 @@ general_settings: {master_key: sk-planted-7, database_url: 'postgresql://u:sk-pl
     }
 }
 
-/// Keys as they occur in public files, none of which may disappear.
+/// A value that a finding does not cover must matter: without it, or with another one, the result differs.
 #[test]
 fn every_key_is_mapped_or_named() {
-    let text = include_str!("every_key.yaml");
-    let (tree, findings) = imported(text);
-    let mapped = [
-        "model_name",
-        "model",
-        "api_base",
-        "api_key",
-        "api_version",
-        "aws_region_name",
-        "aws_access_key_id",
-        "aws_secret_access_key",
-        "vertex_project",
-        "vertex_location",
-        "custom_llm_provider",
-        "organization",
-        "order",
-        "input_cost_per_token",
-        "output_cost_per_token",
-        "supports_vision",
-        "max_input_tokens",
-        "max_output_tokens",
-        "litellm_credential_name",
-        "credential_name",
-        "credential_info",
-    ];
-    for (number, line) in text.lines().enumerate() {
-        let key = line.trim_start_matches([' ', '-']).split(':').next().unwrap_or_default();
-        let is_mapped = key.is_empty() || key.starts_with('#') || mapped.contains(&key);
-        let is_container = line.ends_with(':') || line.ends_with("# inside");
-        let is_named = findings.iter().any(|finding| finding.line == Some(number + 1));
-        assert!(is_mapped || is_container || is_named, "line {}: {line}", number + 1);
+    let tree = crate::routing::config::yaml::parse(include_str!("every_key.yaml")).unwrap().tree;
+    let import = convert(tree.to_string()).unwrap();
+    let is_named = |path: &str| {
+        let covers = |finding: &ImportFinding| {
+            // Without its model, a deployment is left out as a whole.
+            let whole = finding.path.strip_suffix(".litellm_params.model");
+            let whole = whole.filter(|_| finding.message.starts_with("not imported"));
+            path.strip_prefix(whole.unwrap_or(&finding.path))
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        import.findings.iter().any(covers)
+    };
+    let mut pointers = Vec::new();
+    leaves(&tree, &mut (String::new(), String::new()), &mut pointers);
+    assert!(pointers.len() > 100, "{}", pointers.len());
+    for (pointer, path) in pointers {
+        let matters = [Value::Null, json!(0), json!("other")].into_iter().any(|value| {
+            let mut changed = tree.clone();
+            *changed.pointer_mut(&pointer).unwrap() = value;
+            convert(changed.to_string()).unwrap().configuration != import.configuration
+        });
+        assert!(matters || is_named(&path), "{path} is lost");
     }
-    assert_eq!(tree["endpoints"].as_object().unwrap().len(), 3, "{tree}");
+    let (tree, _) = imported(&tree.to_string());
+    assert_eq!(tree["endpoints"].as_object().unwrap().len(), 4, "{tree}");
+}
+
+/// Adds the JSON pointer and the path of each value below `node`, which stands at `at`.
+fn leaves(node: &Value, at: &mut (String, String), found: &mut Vec<(String, String)>) {
+    let children: Vec<(String, String, &Value)> = match node {
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, child)| {
+                let dot = if at.1.is_empty() { "" } else { "." };
+                (format!("{}/{}", at.0, key.replace('/', "~1")), format!("{}{dot}{key}", at.1), child)
+            })
+            .collect(),
+        Value::Array(list) => {
+            let child = |(index, child)| (format!("{}/{index}", at.0), format!("{}[{index}]", at.1), child);
+            list.iter().enumerate().map(child).collect()
+        }
+        _ => return found.push(at.clone()),
+    };
+    for (pointer, path, child) in children {
+        leaves(child, &mut (pointer, path), found);
+    }
+}
+
+#[test]
+fn retries_and_cooldowns_become_policies() {
+    let one = "model_list: [{model_name: m, litellm_params: {model: gpt-5-mini}}]\n";
+    for (settings, want, found) in [
+        ("router_settings: {num_retries: 2}", json!({"retry_max_attempts": 3}), 1),
+        (
+            "litellm_settings: {num_retries: 0, cooldown_time: 45}",
+            json!({"retry_max_attempts": 1, "circuit_cooldown_seconds": 45}),
+            2,
+        ),
+        (
+            "router_settings: {num_retries: 1}\nlitellm_settings: {num_retries: 5}",
+            json!({"retry_max_attempts": 2}),
+            2,
+        ),
+        (
+            "router_settings: {disable_cooldowns: true}",
+            json!({"circuit_failure_threshold": 0, "rate_limit_rest_max_seconds": 0}),
+            0,
+        ),
+        (
+            "router_settings: {num_retries: 9, cooldown_time: 3600}",
+            json!({"retry_max_attempts": 10, "circuit_cooldown_seconds": 3600}),
+            2,
+        ),
+        ("router_settings: {num_retries: 1000000, cooldown_time: 0}", Value::Null, 2),
+    ] {
+        let (tree, findings) = imported(&format!("{one}{settings}"));
+        assert_eq!(tree["policies"]["defaults"], want, "{settings}");
+        assert_eq!(findings.len(), found, "{settings}: {findings:?}");
+    }
+}
+
+#[test]
+fn an_unknown_prefix_with_an_address_is_a_compatible_provider() {
+    for (params, provider, model, found) in [
+        (
+            json!({"model": "litellm_proxy/gpt-x", "api_base": "https://other.example/v1", "api_key": "os.environ/K"}),
+            json!({"type": "compatible", "base_url": "https://other.example/v1", "api_key": "${ENV:K}"}),
+            "gpt-x",
+            1,
+        ),
+        (
+            json!({"model": "org/m", "custom_llm_provider": "unheard", "base_url": "http://gpu-1:8000/v1"}),
+            json!({"type": "local_server", "base_url": "http://gpu-1:8000/v1"}),
+            "org/m",
+            1,
+        ),
+        (
+            json!({"model": "plain", "api_base": "https://other.example/v1"}),
+            json!({"type": "compatible", "base_url": "https://other.example/v1"}),
+            "plain",
+            2,
+        ),
+    ] {
+        let (tree, findings) = imported(&deployment(&params));
+        assert_eq!(tree["providers"], json!({"compatible": provider}), "{params}");
+        assert_eq!(tree["endpoints"]["m"]["failover"][0]["model"], model, "{params}");
+        assert_eq!(findings.len(), found, "{params}: {findings:?}");
+        assert!(!format!("{findings:?}").contains("OPENAI_API_KEY"), "{findings:?}");
+    }
 }
 
 #[test]

@@ -67,6 +67,9 @@ const BARE: &[(&str, &str)] = &[
     ("command-", "cohere"),
 ];
 
+/// A prefix that llmgw does not know, of a deployment with an address of its own.
+pub(super) static UNKNOWN: Vendor = vendor("compatible", "openai", "");
+
 pub(super) const VENDORS: &[Vendor] = &[
     vendor("openai", "openai", "OPENAI_API_KEY"),
     vendor("custom_openai", "openai", "OPENAI_API_KEY"),

@@ -1,183 +1,15 @@
-//! One deployment of `model_list`: its provider's settings, its model, and the facts about that.
+//! The address, the credential and the headers of a deployment's provider. No secret is written: each becomes a variable.
 
 use serde_json::{Map, Value, json};
 
-use super::draft::{Draft, Instance};
-use super::source::{Source, below};
-use super::vendor::{Vendor, vendor_of};
-use crate::routing::config::is_model_id;
+use super::{Reader, Written};
 use crate::routing::config::yaml::YamlPath;
-
-/// A deployment that llmgw can serve.
-pub(super) struct Deployment {
-    pub(super) path: YamlPath,
-    /// The index of its provider in the draft.
-    pub(super) instance: usize,
-    pub(super) model: String,
-    /// Its rank among the deployments of its group.
-    pub(super) order: i64,
-}
-
-/// A text of the source: itself, or the name of the variable that contains it.
-enum Written {
-    Literal(String),
-    Variable(String),
-}
-
-/// Reads the deployment at `path`. Returns `None`, with a finding, if no provider of llmgw serves it.
-pub(super) fn read(source: &mut Source, draft: &mut Draft, path: &YamlPath) -> Option<Deployment> {
-    let params = below(path, &["litellm_params"]);
-    let credential = credential(source, &params);
-    let mut reader = Reader {
-        source,
-        draft,
-        params,
-        credential,
-        settings: Map::new(),
-        missing: Vec::new(),
-        assumed: Vec::new(),
-    };
-    let (vendor, model) = reader.vendor(path)?;
-    reader.address(vendor);
-    reader.headers(vendor);
-    reader.timeout();
-    let Reader { mut settings, missing, assumed, .. } = reader;
-    if !missing.is_empty() {
-        settings.insert("disabled".to_owned(), Value::Bool(true));
-    }
-    let (instance, is_new) = draft.instance(Instance::new(vendor.prefix, settings, path.clone()));
-    let id = draft.id(instance);
-    for what in assumed.into_iter().filter(|_| is_new) {
-        source.find(&below(path, &["litellm_params", "model"]), what);
-    }
-    for (path, what) in missing {
-        source.find(&path, format!("the provider '{id}' is disabled: {what}, then remove `disabled`"));
-    }
-    if !model.contains('*') {
-        facts(source, draft, path, (instance, &model));
-    }
-    limits(source, path, &id, &model);
-    let order = below(path, &["litellm_params", "order"]);
-    let order = source.take(&order).and_then(|value| value.as_i64()).unwrap_or(i64::MAX);
-    Some(Deployment { path: path.clone(), instance, model, order })
-}
-
-/// Returns the path of the values of the credential that a deployment names.
-fn credential(source: &mut Source, params: &YamlPath) -> Option<YamlPath> {
-    let name = source.take(&below(params, &["litellm_credential_name"]))?;
-    let list = below(&[], &["credential_list"]);
-    let known = (0..source.count(&list)).map(|index| super::source::item(&list, index));
-    let entry = known.into_iter().find(|entry| source.at(&below(entry, &["credential_name"])) == Some(&name));
-    let Some(entry) = entry else {
-        source
-            .find(&below(params, &["litellm_credential_name"]), "not imported: no credential has this name");
-        return None;
-    };
-    source.take(&below(&entry, &["credential_name"]));
-    source.take(&below(&entry, &["credential_info"]));
-    Some(below(&entry, &["credential_values"]))
-}
-
-struct Reader<'a> {
-    source: &'a mut Source,
-    draft: &'a mut Draft,
-    params: YamlPath,
-    credential: Option<YamlPath>,
-    settings: Map<String, Value>,
-    /// The settings that the provider lacks, each with the key of the source that it comes from.
-    missing: Vec<(YamlPath, String)>,
-    /// The assumptions about the provider, stated with its first deployment.
-    assumed: Vec<&'static str>,
-}
+use crate::state::offline::litellm::source::below;
+use crate::state::offline::litellm::vendor::Vendor;
 
 impl Reader<'_> {
-    /// Returns the path of a parameter: of the deployment, or else of its credential.
-    fn place(&self, key: &str) -> YamlPath {
-        let own = below(&self.params, &[key]);
-        let shared = self.credential.as_ref().map(|values| below(values, &[key]));
-        match shared {
-            Some(shared) if self.source.at(&own).is_none() && self.source.at(&shared).is_some() => shared,
-            _ => own,
-        }
-    }
-
-    fn text(&mut self, key: &str) -> Option<(YamlPath, Written)> {
-        let path = self.place(key);
-        let text = match self.source.at(&path)? {
-            Value::String(text) => text.trim().to_owned(),
-            Value::Number(number) => number.to_string(),
-            _ => return None,
-        };
-        self.source.take(&path);
-        if text.is_empty() {
-            return None;
-        }
-        let variable = text.strip_prefix("os.environ/").map(|name| Written::Variable(name.to_owned()));
-        Some((path, variable.unwrap_or(Written::Literal(text))))
-    }
-
-    fn vendor(&mut self, path: &YamlPath) -> Option<(&'static Vendor, String)> {
-        let explicit = match self.text("custom_llm_provider") {
-            Some((_, Written::Literal(name))) => Some(name),
-            _ => None,
-        };
-        let place = self.place("model");
-        let Some((_, Written::Literal(model))) = self.text("model") else {
-            self.source.find(path, "not imported: litellm_params.model is missing or is no text");
-            return None;
-        };
-        let Some((vendor, own)) = vendor_of(&model, explicit.as_deref()) else {
-            self.source.find(
-                &place,
-                "not imported: llmgw does not know this prefix. If the upstream speaks OpenAI's protocol, add a \
-                 provider of type compatible with its base_url (docs/providers.md)",
-            );
-            return None;
-        };
-        let own = match vendor.prefix {
-            "bedrock" => self.bedrock_model(&place, own)?,
-            "fireworks_ai" if !own.contains('/') && own != "*" => format!("accounts/fireworks/models/{own}"),
-            "vertex_ai" | "vertex_ai_beta" if own.contains('/') => {
-                self.source.find(&place, "not imported: llmgw serves only Gemini and Claude of Vertex AI");
-                return None;
-            }
-            _ => own.to_owned(),
-        };
-        if !is_model_id(&own) {
-            self.source.find(&place, "not imported: a model ID has 1 to 256 bytes and no white space");
-            return None;
-        }
-        Some((vendor, own))
-    }
-
-    /// Returns the ID of a Bedrock model without LiteLLM's route and region.
-    fn bedrock_model(&mut self, place: &YamlPath, own: &str) -> Option<String> {
-        let mut model = own;
-        while let Some((first, rest)) = model.split_once('/').filter(|_| !model.starts_with("arn:")) {
-            match first {
-                "converse" => {}
-                "invoke" => {
-                    self.source.find(place, "llmgw calls the model by Converse instead of invoke");
-                }
-                region if region.split('-').count() >= 3 => {
-                    self.settings.insert("region".to_owned(), json!(region));
-                }
-                _ => {
-                    self.source.find(place, "not imported: llmgw calls models of Bedrock by Converse only");
-                    return None;
-                }
-            }
-            model = rest;
-        }
-        Some(model.to_owned())
-    }
-
-    fn set(&mut self, key: &str, value: impl Into<Value>) {
-        self.settings.insert(key.to_owned(), value.into());
-    }
-
     /// Sets type, address and key.
-    fn address(&mut self, vendor: &'static Vendor) {
+    pub(super) fn address(&mut self, vendor: &'static Vendor) {
         match vendor.kind() {
             "bedrock" => self.bedrock(),
             "vertex" => self.vertex(),
@@ -255,11 +87,14 @@ impl Reader<'_> {
                 let path = self.place("api_base");
                 let path = if self.source.at(&path).is_some() { path } else { self.place("base_url") };
                 if !self.missing.iter().any(|(place, _)| *place == path) {
-                    self.source.find(
-                        &path,
-                        "imported without a key: LiteLLM would send OPENAI_API_KEY to this address. Write api_key if the \
-                         upstream needs one",
-                    );
+                    let sent = if vendor.key_variable.is_empty() {
+                        ""
+                    } else {
+                        ": LiteLLM would send OPENAI_API_KEY to this address"
+                    };
+                    let what =
+                        format!("imported without a key{sent}. Write api_key if the upstream needs one");
+                    self.source.find(&path, what);
                 }
             }
             None if vendor.key_variable.is_empty() => {}
@@ -388,7 +223,7 @@ impl Reader<'_> {
         true
     }
 
-    fn headers(&mut self, vendor: &'static Vendor) {
+    pub(super) fn headers(&mut self, vendor: &'static Vendor) {
         let mut headers = Map::new();
         if vendor.registry_id == "openai"
             && let Some((path, written)) = self.text("organization")
@@ -427,16 +262,6 @@ impl Reader<'_> {
             self.set("headers", headers);
         }
     }
-
-    fn timeout(&mut self) {
-        let path = self.place("timeout");
-        let Some(Value::Number(seconds)) = self.source.at(&path).cloned() else { return };
-        self.set("timeout", seconds);
-        self.source.find(
-            &path,
-            "imported as timeout of the provider: it ends at the head of the answer; LiteLLM's covers the whole request",
-        );
-    }
 }
 
 /// True if the host of `url` is this machine or a private network.
@@ -448,71 +273,6 @@ fn is_near(url: &str) -> bool {
         Ok(std::net::IpAddr::V6(address)) => address.is_loopback() || address.is_unique_local(),
         Err(_) => !host.contains('.'),
     }
-}
-
-/// Reads prices and abilities of the model, from both places where LiteLLM accepts them.
-fn facts(source: &mut Source, draft: &mut Draft, entry: &YamlPath, (instance, model): (usize, &str)) {
-    let mut prices = Map::new();
-    let mut price_paths = Vec::new();
-    for part in ["litellm_params", "model_info"] {
-        for (from, to, is_fact) in FACTS {
-            let path = below(entry, &[part, from]);
-            if let Some(value) = source.at(&path).cloned().filter(is_fact) {
-                source.take(&path);
-                draft.add_fact(instance, model, to, value);
-            }
-        }
-        for (from, to) in PRICES {
-            let path = below(entry, &[part, from]);
-            if let Some(dollars) = source.at(&path).and_then(Value::as_f64) {
-                prices.insert((*to).to_owned(), json!((dollars * 1e12).round() / 1e6));
-                price_paths.push(path);
-            }
-        }
-    }
-    let is_whole = prices.contains_key("input") && prices.contains_key("output");
-    for path in price_paths {
-        if is_whole {
-            source.take(&path);
-        } else {
-            source.find(
-                &path,
-                "not imported: llmgw needs the prices of both input and output (docs/prices.md)",
-            );
-        }
-    }
-    if is_whole {
-        draft.add_fact(instance, model, "prices", Value::Object(prices));
-    }
-}
-
-/// Turns the limits of a deployment into findings that contain the quota.
-fn limits(source: &mut Source, entry: &YamlPath, provider: &str, model: &str) {
-    for part in ["", "litellm_params", "model_info"] {
-        for (key, metric, window) in LIMITS {
-            let keys = [part, key];
-            let path = below(entry, if part.is_empty() { &keys[1..] } else { &keys });
-            let Some(limit) = source.at(&path).and_then(whole_number) else { continue };
-            let mut quota = json!({
-                "subject": {"kind": "provider", "id": provider}, "model": format!("{provider}/{model}"),
-                "metric": metric, "limit": limit, "enforcement": "hard",
-            });
-            if let (Some(quota), Some(window)) = (quota.as_object_mut(), window) {
-                quota.insert("window".to_owned(), json!(window));
-            }
-            let shown = format!("not imported: for the same limit, POST /admin/api/quotas with {quota}");
-            source.find(&path, shown);
-        }
-    }
-}
-
-fn is_count(value: &Value) -> bool {
-    value.as_u64().is_some_and(|count| count > 0)
-}
-
-/// Returns a whole number, also in the form `20_000` of YAML 1.1, which LiteLLM reads.
-fn whole_number(value: &Value) -> Option<u64> {
-    value.as_u64().or_else(|| value.as_str()?.replace('_', "").parse().ok())
 }
 
 /// Returns a word that stands for the value of the variable `name`.
@@ -530,26 +290,3 @@ fn placeholder_address(name: &str) -> String {
 
 /// The longest label of a host name.
 const PLACEHOLDER_CHARS: usize = 63;
-/// LiteLLM's name of a fact, that of llmgw, and the values that it may have.
-type Fact = (&'static str, &'static str, fn(&Value) -> bool);
-const FACTS: &[Fact] = &[
-    ("max_input_tokens", "context_window", is_count),
-    ("max_output_tokens", "max_output_tokens", is_count),
-    ("supports_vision", "vision", Value::is_boolean),
-    ("supports_function_calling", "tools", Value::is_boolean),
-    ("supports_reasoning", "reasoning", Value::is_boolean),
-];
-/// LiteLLM's prices are for one token, those of llmgw for a million.
-const PRICES: &[(&str, &str)] = &[
-    ("input_cost_per_token", "input"),
-    ("output_cost_per_token", "output"),
-    ("cache_read_input_token_cost", "cached_input"),
-    ("cache_creation_input_token_cost", "cache_write"),
-];
-const LIMITS: &[(&str, &str, Option<&str>)] = &[
-    ("rpm", "requests", Some("minute")),
-    ("tpm", "total_tokens", Some("minute")),
-    ("rpd", "requests", Some("day")),
-    ("tpd", "total_tokens", Some("day")),
-    ("max_parallel_requests", "concurrent_requests", None),
-];
