@@ -79,6 +79,7 @@ export const proofChecks = {
     await page.getByRole("menuitem", { name: "Reveal" }).click();
     await button(page, "Reveal").click();
     assert.equal(await page.locator("[data-secret]").innerText(), made.key);
+    await button(page, "Copy").waitFor();
     await button(page, "I have copied it").click();
     await page.goto(`${browser.origin}/console/`);
     await settled(page);
