@@ -1,6 +1,6 @@
 //! All limits in memory, indexed for finding those that count a request or record.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use records::{Record, RecordName};
@@ -35,8 +35,11 @@ impl Rules {
     ) -> rusqlite::Result<Self> {
         let mut rules = Self::default();
         rules.add(db.prepare_cached(EVERYWHERE)?.query_map([], QuotaRow::of)?)?;
+        // A subject without limits leaves no trace in the rules.
+        let mut read = HashSet::new();
         for of in subjects {
             rules.refresh(db, &of)?;
+            read.insert(of);
         }
         for key in openings {
             rules.refresh_key(db, &key.id)?;
@@ -44,8 +47,9 @@ impl Rules {
             for (kind, id) in owners {
                 let Some(id) = id else { continue };
                 let of = Of { kind, id: id.clone() };
-                if !rules.by_subject.contains_key(&of) {
+                if !read.contains(&of) {
                     rules.refresh(db, &of)?;
+                    read.insert(of);
                 }
             }
         }

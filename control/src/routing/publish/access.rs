@@ -58,7 +58,7 @@ impl AccessHalf {
         let mut table = KeyTable::default();
         keys::each_open(db, shared::clock::unix_ms(), |key| {
             if let Some(project) = projects.get(&key.project) {
-                self.open(&mut table, key, project, book);
+                self.open(&mut table, key.hash, access(key, project, book));
             }
         })?;
         Ok(table)
@@ -96,12 +96,9 @@ impl AccessHalf {
             if table.get(&key.hash).is_some_and(|access| access.role != Role::Project) {
                 continue;
             }
-            let (hash, expires_at_ms) = (key.hash, key.expires_at_ms);
+            let hash = key.hash;
             match reader.access_of(key)? {
-                Some(access) => {
-                    self.ends.extend(expires_at_ms.map(|end| (end, hash)));
-                    table.insert(hash, Arc::new(access));
-                }
+                Some(access) => self.open(&mut table, hash, access),
                 None => table.remove(&hash),
             }
         }
@@ -113,15 +110,10 @@ impl AccessHalf {
         Ok(true)
     }
 
-    fn open(
-        &mut self,
-        table: &mut KeyTable,
-        key: OpeningKey,
-        project: &ProjectAccess,
-        book: &QuotasBySubject,
-    ) {
-        self.ends.extend(key.expires_at_ms.map(|end| (end, key.hash)));
-        table.insert(key.hash, Arc::new(access(key, project, book)));
+    /// Adds a key to the table, and its end to the ends.
+    fn open(&mut self, table: &mut KeyTable, hash: KeyHash, access: Access) {
+        self.ends.extend(access.expires_at_ms.map(|end| (end, hash)));
+        table.insert(hash, Arc::new(access));
     }
 
     /// Removes keys that expired at or before `now_ms` from the table.
