@@ -347,12 +347,10 @@ const LARGE_TABLES: &[&str] = &[
     "alerts",
     "audit",
     "events",
-    "former_keys",
     "idempotency",
     "outbox",
     "usage",
     "usage_day",
-    "usage_due",
     "usage_hour",
     "usage_requests",
 ];
