@@ -37,6 +37,8 @@ pub(crate) struct RetentionPass {
     pass_began: Instant,
     /// The stage that the current pass has reached.
     stage: RetentionStage,
+    /// The first hour whose sums the current pass keeps, in hours since the Unix epoch.
+    kept_from_hour: u64,
     /// Reports the passes.
     job: Option<Job>,
 }
@@ -64,6 +66,7 @@ impl RetentionPass {
             due: now,
             pass_began: now,
             stage: RetentionStage::Begin,
+            kept_from_hour: 0,
             job: None,
         }
     }
@@ -115,19 +118,21 @@ impl RetentionPass {
 
     /// Runs the current stage and returns the next one.
     fn work(
-        &self,
+        &mut self,
         db: &mut Connection,
         keys: &VaultKeys,
         now_ms: u64,
         until: Instant,
     ) -> rusqlite::Result<RetentionStage> {
         let usage_before = before(now_ms, self.usage_days);
-        let (stage, gauge) = (self.stage, &self.gauge);
+        let stage = self.stage;
         if stage == RetentionStage::Begin {
-            gauge.backlog_rows.store(tables::usage_rows(db, usage_before)?, Relaxed);
+            self.gauge.backlog_rows.store(tables::usage_rows(db, usage_before)?, Relaxed);
+            self.kept_from_hour = tables::oldest_exchange(db, usage_before)? / HOUR_MS;
             return Ok(RetentionStage::Usage);
         }
         let (is_done, next, counts) = tables::lazily(db, |tx| self.delete(tx, keys, now_ms, until))?;
+        let gauge = &self.gauge;
         let (rows, exchanges, audits) = counts;
         let _ = gauge.backlog_rows.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(rows)));
         add(&gauge.usage_records, exchanges);
@@ -156,8 +161,7 @@ impl RetentionPass {
                 (is_done, RetentionStage::Hours)
             }
             RetentionStage::Hours => {
-                let oldest_ms = tables::oldest_exchange(tx, before(now_ms, self.usage_days))?;
-                (tables::sums(tx, SumsTable::Hours, oldest_ms / HOUR_MS, until)?, RetentionStage::Days)
+                (tables::sums(tx, SumsTable::Hours, self.kept_from_hour, until)?, RetentionStage::Days)
             }
             RetentionStage::Days => {
                 let days = self.usage_days.max(DAYS_OF_SUMS);

@@ -110,10 +110,10 @@ pub(crate) fn idempotency(tx: &Connection, before_ms: u64) -> rusqlite::Result<b
 
 /// Returns the start of the oldest exchange in the rows that are kept, at most `before_ms`. A row is kept as a whole, so
 /// that some of its exchanges may have started before.
-pub(crate) fn oldest_exchange(tx: &Connection, before_ms: u64) -> rusqlite::Result<u64> {
+pub(crate) fn oldest_exchange(db: &Connection, before_ms: u64) -> rusqlite::Result<u64> {
     let times =
         named_params! {":before": signed(before_ms), ":day": signed(before_ms.saturating_add(DAY_MS))};
-    tx.prepare_cached(OLDEST_EXCHANGE)?.query_row(times, |row| row.get(0))
+    db.prepare_cached(OLDEST_EXCHANGE)?.query_row(times, |row| row.get(0))
 }
 
 const DAY_MS: u64 = DAY_HOURS * HOUR_MS;
