@@ -109,12 +109,7 @@ impl WriterHandle {
         &self,
         task: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, DbError> {
-        let (reply, done) = oneshot::channel();
-        let task: WriterTask = Box::new(move |db| {
-            let _ = reply.send(task(db));
-        });
-        self.send(WriterJob::UsageTask(task))?;
-        Ok(done.await.map_err(|_| DbError::Stopping)??)
+        self.run_as(WriterJob::UsageTask, task).await
     }
 
     /// Runs `task`, which must take a few milliseconds at most, on rows that are neither usage nor published. For work of
@@ -123,11 +118,18 @@ impl WriterHandle {
         &self,
         task: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, DbError> {
+        self.run_as(WriterJob::Task, task).await
+    }
+
+    async fn run_as<T: Send + 'static>(
+        &self,
+        job: fn(WriterTask) -> WriterJob,
+        task: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, DbError> {
         let (reply, done) = oneshot::channel();
-        let task: WriterTask = Box::new(move |db| {
+        self.send(job(Box::new(move |db| {
             let _ = reply.send(task(db));
-        });
-        self.send(WriterJob::Task(task))?;
+        })))?;
         Ok(done.await.map_err(|_| DbError::Stopping)??)
     }
 
