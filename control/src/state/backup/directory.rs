@@ -12,8 +12,7 @@ use super::check_results::{self, Verdicts, check_and_keep};
 use super::manifest::Manifest;
 use super::temporary_directory::TemporaryDirectory;
 use super::{BackupError, at};
-use crate::common::private_file;
-use crate::common::regular_file;
+use crate::common::{private_file, regular_file};
 
 /// An archive in the default directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -192,7 +191,8 @@ impl BackupDirectory {
             let path = self.dir.join(&old.name);
             if whole < kept {
                 let is_known = old.is_good() && !old.is_unchecked;
-                match if is_known { Ok(()) } else { check_and_keep(&self.dir, &old.name) } {
+                let checked = if is_known { Ok(()) } else { check_and_keep(&self.dir, &old.name) };
+                match checked {
                     Ok(()) => whole += 1,
                     Err(error) => {
                         tracing::warn!("{error}; it is not counted as one of the {kept} kept archives")
