@@ -1,4 +1,4 @@
-//! What every wing may use and what knows no table: who acts, secrets and their vault, files, money, jobs.
+//! Modules that every wing may use and that read no table: actors, secrets and the vault, files, money, the table of jobs.
 
 pub(crate) mod actor;
 pub(crate) mod background;

@@ -20,8 +20,7 @@ use super::error::OpenError;
 use super::files::USAGE;
 use super::migrate;
 use super::open::{DATABASE, JOURNAL};
-use crate::common::private_file;
-use crate::common::regular_file;
+use crate::common::{private_file, regular_file};
 
 /// The description of a snapshot, in the file `manifest.json` inside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! What the gateway does by itself on a timer, and what it sends out: deliveries, OAuth refreshes, tests of models, telemetry.
+//! Background tasks and outgoing requests: deliveries, OAuth refreshes, tests of models, telemetry.
 
 pub(crate) mod anonymous;
 pub(crate) mod model_test;

@@ -19,8 +19,7 @@ use shared::clock::unix_ms;
 use shared::port::KeptTables;
 
 use crate::common::background::Job;
-use crate::common::private_file;
-use crate::common::regular_file;
+use crate::common::{private_file, regular_file};
 
 /// The file of one state, and the tables that it keeps.
 pub struct AffinityFile {

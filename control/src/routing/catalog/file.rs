@@ -10,8 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::cache::CatalogEntry;
-use crate::common::private_file;
-use crate::common::regular_file;
+use crate::common::{private_file, regular_file};
 
 /// The content of the file.
 #[derive(Debug, Default, Serialize, Deserialize)]

@@ -12,8 +12,7 @@ use base64::prelude::BASE64_STANDARD;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::env::Environment;
-use crate::common::private_file;
-use crate::common::regular_file;
+use crate::common::{private_file, regular_file};
 
 /// The secrets that the environment lacks, and their file.
 #[derive(Debug)]

@@ -6,8 +6,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::file::FILE_BYTES_MAX;
-use crate::common::private_file;
-use crate::common::regular_file;
+use crate::common::{private_file, regular_file};
 
 /// A copy that has not been made yet.
 #[derive(Clone, Debug, PartialEq, Eq)]

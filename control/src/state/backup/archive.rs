@@ -11,8 +11,7 @@ use tar::{Entry, EntryType};
 use super::manifest::{BUFFER_BYTES, DATABASE, Hasher, MANIFEST, Manifest, ManifestFile};
 use super::temporary_directory::TemporaryDirectory;
 use super::{BackupError, at};
-use crate::common::private_file;
-use crate::common::regular_file;
+use crate::common::{private_file, regular_file};
 use crate::db::copy as stored;
 use crate::db::open::{APPLICATION_ID, USAGE_APPLICATION_ID};
 

@@ -12,8 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::archive::check;
 use super::{BackupError, at};
-use crate::common::private_file;
-use crate::common::regular_file;
+use crate::common::{private_file, regular_file};
 
 /// The result of reading an archive to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

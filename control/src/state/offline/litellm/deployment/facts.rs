@@ -1,4 +1,4 @@
-//! What a deployment says about its model: abilities, prices and limits.
+//! Reads the facts of a deployment about its model: abilities, prices and limits.
 
 use serde_json::{Map, Value, json};
 
