@@ -2,7 +2,6 @@
 //! selector, with the reasons why the caller may not use it.
 
 use http::{Method, Response};
-use rusqlite::Connection;
 use serde::Serialize;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
@@ -13,6 +12,7 @@ use super::list::{ListPage, PageOf};
 use super::query::Query;
 use super::{ApiError, Call, Route, json, route_of};
 use crate::admin::permission::Permission;
+use crate::db::engine::{Db, DbResult};
 use crate::routing::publish::AccessHolder;
 use crate::routing::selector_access::{Obstacle, SelectorAccess, listed};
 use crate::usage::scope::UsageScope;
@@ -98,7 +98,7 @@ impl SelectorRow {
 struct HolderKind {
     /// The query parameter that names one.
     parameter: &'static str,
-    read: fn(&Connection, &str) -> rusqlite::Result<Option<AccessHolder>>,
+    read: fn(&Db, &str) -> DbResult<Option<AccessHolder>>,
     unknown: &'static str,
 }
 

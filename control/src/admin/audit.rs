@@ -116,7 +116,7 @@ async fn verification(app: &App) -> Result<AuditVerification, ApiError> {
     let keys = Arc::clone(&app.keys);
     let verified = app.readers.ask(move |db| {
         // One transaction, so that no record is added meanwhile.
-        let tx = db.unchecked_transaction()?;
+        let tx = db.read_transaction()?;
         Ok((chain::verify(&tx, &keys)?, extent(&tx)?))
     });
     let (verdict, AuditExtent { rows, since_ms }) = verified.await?;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use http::Method;
 use http::request::Parts;
-use rusqlite::Connection;
 use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::quota::Subject;
@@ -13,6 +12,7 @@ use super::{ADMIN_API, ApiError, below, find};
 use crate::admin::permission::matrix::Extent;
 use crate::admin::permission::{Denial, Object, Permission, Standing, may};
 use crate::common::actor::{Actor, Who};
+use crate::db::engine::{Db, DbResult};
 use crate::db::quotas::Of;
 use crate::db::readers::{WeakReaders, asking_as};
 use crate::db::{keys, members, oauth, principals, projects, providers, quotas};
@@ -93,7 +93,7 @@ fn forbidden(permission: Permission) -> ApiError {
 }
 
 /// Refuses a human who is disabled or deleted.
-fn enabled(db: &Connection, principal: &str) -> rusqlite::Result<Result<(), ApiError>> {
+fn enabled(db: &Db, principal: &str) -> DbResult<Result<(), ApiError>> {
     if principals::find(db, principal)?.is_some_and(|human| !human.disabled) {
         return Ok(Ok(()));
     }
@@ -103,11 +103,11 @@ fn enabled(db: &Connection, principal: &str) -> rusqlite::Result<Result<(), ApiE
 
 /// Reads the authority of a human, and the object of their request.
 fn human(
-    db: &Connection,
+    db: &Db,
     principal: String,
     permission: Option<Permission>,
     id: Option<&str>,
-) -> rusqlite::Result<Result<(Standing, Object), ApiError>> {
+) -> DbResult<Result<(Standing, Object), ApiError>> {
     let standing = match standing(db, principal)? {
         Ok(standing) => standing,
         Err(error) => return Ok(Err(error)),
@@ -121,7 +121,7 @@ fn human(
 }
 
 /// Reads the authority of a human.
-pub(super) fn standing(db: &Connection, principal: String) -> rusqlite::Result<Result<Standing, ApiError>> {
+pub(super) fn standing(db: &Db, principal: String) -> DbResult<Result<Standing, ApiError>> {
     if let Err(error) = enabled(db, &principal)? {
         return Ok(Err(error));
     }
@@ -131,7 +131,7 @@ pub(super) fn standing(db: &Connection, principal: String) -> rusqlite::Result<R
 }
 
 /// Returns a key as the object of a decision.
-pub(super) fn key_object(db: &Connection, id: &str) -> rusqlite::Result<Object> {
+pub(super) fn key_object(db: &Db, id: &str) -> DbResult<Object> {
     Ok(ObjectKind::Key.find(db, id)?.unwrap_or(Object::Missing))
 }
 
@@ -177,7 +177,7 @@ impl ObjectKind {
         }
     }
 
-    fn find(self, db: &Connection, id: &str) -> rusqlite::Result<Option<Object>> {
+    fn find(self, db: &Db, id: &str) -> DbResult<Option<Object>> {
         let one = |project, owner| Object::One { project, owner };
         Ok(match self {
             Self::Human => principals::find(db, id)?.map(|human| one(None, Some(human.id))),
@@ -196,7 +196,7 @@ impl ObjectKind {
     }
 
     /// Returns the object that a limit belongs to: its subject. A limit of the gateway belongs to no human.
-    fn counted(db: &Connection, subject: &Of) -> rusqlite::Result<Object> {
+    fn counted(db: &Db, subject: &Of) -> DbResult<Object> {
         let kind = match subject.kind {
             Subject::Key => {
                 let keys = keys::in_family(db, &subject.id)?;

@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 use http::{Method, Response};
-use rusqlite::Connection;
 use serde::Serialize;
 use serde_json::Value;
 use shared::clock::unix_ms;
@@ -13,6 +12,7 @@ use shared::port::Body;
 
 use super::query::{Query, choose};
 use super::{ApiError, Call, json};
+use crate::db::engine::{Db, DbResult};
 use crate::db::keys;
 use crate::db::names::{Labels, NamedKind};
 use crate::routing::publish::Effects;
@@ -75,7 +75,7 @@ pub(super) fn without_effects(object: &impl Serialize) -> Result<Response<Body>,
 }
 
 /// Leaves to a human the new keys and those of their projects: a connection may still be shared with a project that they left.
-fn own_keys(db: &Connection, mut effects: Effects, scope: Option<&UsageScope>) -> rusqlite::Result<Effects> {
+fn own_keys(db: &Db, mut effects: Effects, scope: Option<&UsageScope>) -> DbResult<Effects> {
     let Some(scope) = scope else { return Ok(effects) };
     for affected in [&mut effects.loses, &mut effects.gains] {
         let mut own = Vec::new();
@@ -91,7 +91,7 @@ fn own_keys(db: &Connection, mut effects: Effects, scope: Option<&UsageScope>) -
 }
 
 /// Adds the names of the keys.
-fn named(db: &Connection, mut effects: Effects) -> rusqlite::Result<Effects> {
+fn named(db: &Db, mut effects: Effects) -> DbResult<Effects> {
     let mut labels = Labels::default();
     for effect in effects.loses.iter_mut().chain(&mut effects.gains) {
         effect.key_name = labels.find(db, NamedKind::Key, &effect.key)?.name;

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 
 use http::{Method, Response, StatusCode};
-use rusqlite::Connection;
 use serde::Deserialize;
 use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
@@ -17,6 +16,7 @@ use super::providers::{NAME_RULE, means_shadowed, source};
 use super::reference::NoContent;
 use super::spend::sums_since;
 use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
+use crate::db::engine::Db;
 
 use crate::db::HOUR_MS;
 use crate::db::endpoints::StoredMember;
@@ -63,8 +63,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         Some(EndpointColumn::Requests) => {
             let since_ms = (unix_ms() / HOUR_MS).saturating_sub(24).saturating_mul(HOUR_MS);
             call.app.writer.flush(FLUSH_TIME_MAX).await;
-            let sum =
-                move |db: &Connection| sums_since(db, Column::Endpoint, since_ms, UsageScope::default());
+            let sum = move |db: &Db| sums_since(db, Column::Endpoint, since_ms, UsageScope::default());
             call.app.readers.ask(sum).await?
         }
         Some(_) | None => HashMap::new(),

@@ -8,7 +8,7 @@ use serde_json::json;
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, full};
 
-use crate::db::error::DbError;
+use crate::db::error::QueryError;
 use crate::writer::command::{CommandRefusal, UNSEALED};
 
 /// An error response of the admin API.
@@ -78,9 +78,9 @@ impl ApiError {
     }
 }
 
-impl From<DbError> for ApiError {
-    fn from(error: DbError) -> Self {
-        if let DbError::Sql(error) = &error {
+impl From<QueryError> for ApiError {
+    fn from(error: QueryError) -> Self {
+        if let QueryError::Sql(error) = &error {
             tracing::error!("the database cannot be read: {error}");
         }
         let (kind, message) = error.answer();

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use http::{Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
-use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use shared::access::Access;
@@ -21,6 +20,7 @@ use super::providers::NAME_RULE;
 use super::trials::administrator;
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::db::endpoints::StoredMember;
+use crate::db::engine::Db;
 use crate::routing::catalog::test_completion::{HERE, request};
 use crate::routing::publish::AccessHolder;
 
@@ -222,7 +222,7 @@ async fn access(
 /// Returns the access of a human without a key.
 async fn of_human(app: &App, id: String) -> Result<Arc<Access>, ApiError> {
     let counters = Arc::clone(&app.counters);
-    let read = move |db: &Connection| AccessHolder::counted_human(db, ("explain", &id), &counters);
+    let read = move |db: &Db| AccessHolder::counted_human(db, ("explain", &id), &counters);
     app.readers.ask(read).await?.map(Arc::new).ok_or_else(|| {
         let message = "principal_id does not name a usable human: the human does not exist, or is disabled.";
         ApiError::parameter("principal_id", message)

@@ -5,7 +5,6 @@
 use std::collections::HashMap;
 
 use http::{Method, Response};
-use rusqlite::Connection;
 use serde::Serialize;
 use shared::clock::{monotonic_ms, unix_ms};
 use shared::health::{self, CircuitState, ReportedLimit, ShownRest, Trouble};
@@ -16,6 +15,7 @@ use shared::usage::StepResult;
 
 use super::spend::sums_since;
 use super::{ApiError, Call, Route, json, route_of};
+use crate::db::engine::Db;
 use crate::usage::requests::Column;
 use crate::usage::scope::UsageScope;
 use crate::usage::sums::UsageSums;
@@ -52,7 +52,7 @@ pub(super) async fn served_since(
     since_ms: u64,
 ) -> Result<HashMap<String, UsageSums>, ApiError> {
     call.app.writer.flush(FLUSH_TIME_MAX).await;
-    let sum = move |db: &Connection| sums_since(db, Column::Provider, since_ms, UsageScope::default());
+    let sum = move |db: &Db| sums_since(db, Column::Provider, since_ms, UsageScope::default());
     Ok(call.app.readers.ask(sum).await?)
 }
 

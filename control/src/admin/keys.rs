@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::{Method, Response, StatusCode};
-use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use shared::clock::unix_ms;
@@ -21,6 +20,7 @@ use super::spend::{MonthSpend, SpendPage, SpendRanks, SpendReading};
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::admin::permission::{Object, Permission};
 use crate::common::change::FieldChange;
+use crate::db::engine::{Db, DbResult};
 use crate::db::keys::{self, KeyFilter, KeyState, StoredKey};
 use crate::db::names::Labels;
 use crate::db::quotas::{self, KeyLimit, Of};
@@ -88,12 +88,12 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 fn listed(
-    db: &Connection,
+    db: &Db,
     page: &PageOf<KeyColumn>,
     filter: &KeyFilter,
     spend: &SpendReading,
     counters: &Counters,
-) -> rusqlite::Result<SpendPage<ListedKey>> {
+) -> DbResult<SpendPage<ListedKey>> {
     let ranks = spend.ranks(db, page, matches!(page.column(), Some(KeyColumn::Spend)))?;
     let mut found = PageRows::new(page);
     keys::each(db, unix_ms(), filter, (&page.after, page.rows()), |key| {
@@ -111,14 +111,14 @@ fn listed(
 
 /// Returns the limit of a key of which the largest share is used.
 fn tightest(
-    db: &Connection,
+    db: &Db,
     labels: &mut Labels,
     counters: &Counters,
     key: &StoredKey,
-) -> rusqlite::Result<Option<QuotaStanding>> {
+) -> DbResult<Option<QuotaStanding>> {
     let limits = quotas::of_subject(db, &Of { kind: Subject::Key, id: key.family.clone() })?;
     let standings = limits.into_iter().map(|row| QuotaStanding::of(db, labels, counters, row));
-    let standings = standings.collect::<rusqlite::Result<Vec<_>>>()?;
+    let standings = standings.collect::<DbResult<Vec<_>>>()?;
     Ok(standings.into_iter().max_by_key(QuotaStanding::share_ppm))
 }
 

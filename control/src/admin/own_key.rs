@@ -8,7 +8,6 @@ use http::Response;
 use http::request::Parts;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
-use rusqlite::Connection;
 use serde::Serialize;
 use shared::access::{Access, Role};
 use shared::clock::unix_ms;
@@ -21,6 +20,7 @@ use shared::snapshot::Snapshot;
 use super::query::Query;
 use super::{ApiError, App, json};
 use crate::common::money::MicroUsd;
+use crate::db::engine::{Db, DbError, DbResult};
 use crate::db::names::{Labels, NamedKind};
 use crate::db::quotas::Enforcement;
 use crate::usage::dimension::Marks;
@@ -175,7 +175,7 @@ struct KeyConsumption {
 
 impl KeyUsage {
     /// Returns the name of a key and its usage.
-    fn read(db: &Connection, key: &str, now_ms: u64) -> rusqlite::Result<(Option<String>, Self)> {
+    fn read(db: &Db, key: &str, now_ms: u64) -> DbResult<(Option<String>, Self)> {
         let now = i64::try_from(now_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
         let now = now.unwrap_or_default().to_zoned(TimeZone::UTC);
         let used = |from: Option<Zoned>| {
@@ -191,10 +191,7 @@ impl KeyUsage {
                 scope: UsageScope::default(),
             };
             let group = sums(db, &question, Instant::now() + READING_TIME)?.pop();
-            Ok::<_, rusqlite::Error>(KeyConsumption::of(
-                from_ms,
-                &group.map(|group| group.sums).unwrap_or_default(),
-            ))
+            Ok::<_, DbError>(KeyConsumption::of(from_ms, &group.map(|group| group.sums).unwrap_or_default()))
         };
         let usage = Self {
             today: used(now.start_of_day().ok())?,

@@ -1,7 +1,6 @@
 //! `projects` and their members.
 
 use http::{Method, Response, StatusCode};
-use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
@@ -15,6 +14,7 @@ use super::spend::{MonthSpend, SpendPage, SpendRanks, SpendReading};
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::admin::permission::{Object, Permission};
 use crate::common::change::FieldChange;
+use crate::db::engine::{Db, DbResult};
 use crate::db::members::MemberRole;
 use crate::db::names::Labels;
 use crate::db::projects::{ProjectFilter, ProjectSummary};
@@ -71,11 +71,11 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 fn listed(
-    db: &Connection,
+    db: &Db,
     page: &PageOf<ProjectColumn>,
     filter: &ProjectFilter,
     spend: &SpendReading,
-) -> rusqlite::Result<SpendPage<ListedProject>> {
+) -> DbResult<SpendPage<ListedProject>> {
     let ranks = spend.ranks(db, page, matches!(page.column(), Some(ProjectColumn::Spend)))?;
     let rows = projects::page(db, filter, &page.after, page.rows())?;
     let value = |summary: &ProjectSummary, column| value(summary, column, &ranks);
@@ -223,7 +223,7 @@ async fn list_members(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         let mut labels = Labels::default();
         let named = |member| ShownMember::of(db, &mut labels, member);
         let members = members::page(db, &project.id, &after, rows)?;
-        members.into_iter().map(named).collect::<rusqlite::Result<Vec<_>>>().map(Some)
+        members.into_iter().map(named).collect::<DbResult<Vec<_>>>().map(Some)
     });
     json(&ListPage::page(ask.await?.ok_or_else(unknown)?, &page, |listed| &listed.member.principal))
 }

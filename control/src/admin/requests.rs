@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use http::{Method, Response};
 use records::Record;
-use rusqlite::Connection;
 use serde::Serialize;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
@@ -16,6 +15,7 @@ use super::{ApiError, App, Call, Route, json, route_of};
 use crate::admin::permission::Permission;
 use crate::common::recorded::RecordedExchange;
 use crate::db::audit::AuditEntry;
+use crate::db::engine::{Db, DbResult};
 use crate::db::names::OwnerNames;
 use crate::usage::dimension::{CLIENT, END_USER, Marks};
 use crate::usage::requests::attempts::AttemptFilter;
@@ -91,11 +91,11 @@ const COLUMNS: &[(&str, RequestColumn)] = &[
 /// Returns a page of exchanges that are sorted by a column. A page that stops for lack of time sets the time since which
 /// exchanges are in the list, and later pages keep to it.
 fn sorted(
-    db: &Connection,
+    db: &Db,
     filter: RequestFilter,
     page: &PageOf<RequestColumn>,
     until: Instant,
-) -> rusqlite::Result<RequestPage> {
+) -> DbResult<RequestPage> {
     let filter = RequestFilter { from_ms: page.since_ms().or(filter.from_ms), ..filter };
     let mut found = PageRows::new(page);
     let stopped_ms = each(db, &filter, until, |place, record, trace| {
@@ -277,7 +277,7 @@ mod tests {
     use crate::usage::tests::{Process, event};
 
     /// Returns the costs on a page that is sorted by cost and read until `until`, and the page.
-    fn dearest(db: &Connection, query: &str, until: Instant) -> (Vec<f64>, Value) {
+    fn dearest(db: &Db, query: &str, until: Instant) -> (Vec<f64>, Value) {
         let mut query = Query::parse(&format!("sort=cost&limit=2{query}")).unwrap();
         let page = PageOf::sortable(&mut query, COLUMNS).unwrap();
         let found = json!(sorted(db, RequestFilter::default(), &page, until).unwrap());

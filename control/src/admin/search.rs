@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use http::{Method, Response};
 use records::RecordName;
-use rusqlite::Connection;
 use serde::Serialize;
 use shared::clock::unix_ms;
 use shared::port::Body;
@@ -13,6 +12,7 @@ use super::list::ListPage;
 use super::query::Query;
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::admin::permission::Permission;
+use crate::db::engine::{Db, DbResult};
 use crate::db::human_scope::HumanScope;
 use crate::db::names::{Labels, NamedKind};
 use crate::db::search::{self, FoundRow, Wanted};
@@ -104,7 +104,7 @@ fn wanted(query: &mut Query) -> Result<String, ApiError> {
 }
 
 /// Returns the extensions, people, projects, keys, limits and requests that fit and that the caller may see.
-fn of_database(db: &Connection, wanted: &Wanted, scope: UsageScope) -> rusqlite::Result<Vec<FoundObject>> {
+fn of_database(db: &Db, wanted: &Wanted, scope: UsageScope) -> DbResult<Vec<FoundObject>> {
     let mut found = Vec::new();
     let tables: [(FoundKind, Search); 5] = [
         (FoundKind::Extension, search::extensions),
@@ -122,7 +122,7 @@ fn of_database(db: &Connection, wanted: &Wanted, scope: UsageScope) -> rusqlite:
 
 /// Returns the request with this id; or some of the latest requests whose id begins with the text, if that is long enough
 /// to be meant as one.
-fn requests(db: &Connection, text: &str, scope: UsageScope) -> rusqlite::Result<Vec<FoundObject>> {
+fn requests(db: &Db, text: &str, scope: UsageScope) -> DbResult<Vec<FoundObject>> {
     let found = |request_id: String, rank| FoundObject {
         kind: FoundKind::Request,
         title: request_id.clone(),
@@ -145,7 +145,7 @@ fn requests(db: &Connection, text: &str, scope: UsageScope) -> rusqlite::Result<
     Ok(rows.into_iter().map(|request| found(request.request_id, 1)).collect())
 }
 
-type Search = fn(&Connection, &Wanted) -> rusqlite::Result<Vec<FoundRow>>;
+type Search = fn(&Db, &Wanted) -> DbResult<Vec<FoundRow>>;
 
 /// Returns the providers, endpoints and models that fit; for a human, the connections that are private to them.
 fn of_routing(app: &App, wanted: &Wanted) -> Vec<FoundObject> {
@@ -242,11 +242,11 @@ async fn suggest(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 /// Returns the names of a field in the records in `scope` that contain `text`, the most frequent first.
 fn suggestions(
-    db: &Connection,
+    db: &Db,
     (field, scope): (SuggestedField, &UsageScope),
     text: &str,
     limit: usize,
-) -> rusqlite::Result<Vec<Suggestion>> {
+) -> DbResult<Vec<Suggestion>> {
     let from_ms = unix_ms().saturating_sub(SUGGESTED_MS);
     let (mut counts, kind) = match field {
         SuggestedField::Column(column) => (summed(db, (column, scope), from_ms)?, kind_of(column)),
@@ -272,11 +272,7 @@ fn suggestions(
 }
 
 /// Returns the names in a column, with the number of requests.
-fn summed(
-    db: &Connection,
-    (column, scope): (Column, &UsageScope),
-    from_ms: u64,
-) -> rusqlite::Result<Vec<(String, u64)>> {
+fn summed(db: &Db, (column, scope): (Column, &UsageScope), from_ms: u64) -> DbResult<Vec<(String, u64)>> {
     let question = ReportQuestion {
         from_ms,
         to_ms: unix_ms().saturating_add(1),

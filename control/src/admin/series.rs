@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use http::{Method, Response};
-use rusqlite::Connection;
 use serde::Serialize;
 use shared::clock::unix_ms;
 use shared::port::Body;
@@ -16,6 +15,7 @@ use super::usage::{group_by, names_of_group};
 use super::{ApiError, Call, Route, json, route_of};
 use crate::admin::permission::Permission;
 use crate::common::money::MicroUsd;
+use crate::db::engine::{Db, DbResult};
 use crate::db::names::Labels;
 use crate::usage::dimension::Dimension;
 use crate::usage::requests::RequestFilter;
@@ -97,7 +97,7 @@ fn question(filter: RequestFilter, step: Step, group_by: Vec<Dimension>) -> Resu
 type GroupNames = BTreeMap<&'static str, Option<String>>;
 
 /// Returns the names of each group, in the order of the groups.
-fn names(db: &Connection, question: &SeriesQuestion, found: &Series) -> rusqlite::Result<Vec<GroupNames>> {
+fn names(db: &Db, question: &SeriesQuestion, found: &Series) -> DbResult<Vec<GroupNames>> {
     let mut labels = Labels::default();
     let mut of_group = |ids: &[String]| {
         names_of_group(db, &mut labels, question.group_by.iter().zip(ids.iter().map(String::as_str)))

@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use rusqlite::Connection;
 use serde::Serialize;
 use shared::clock::unix_ms;
 use shared::quota::Period;
@@ -12,9 +11,10 @@ use shared::quota::Period;
 use super::list::{ListPage, PageOf, SortValue};
 use crate::common::money::MicroUsd;
 use crate::db::HOUR_MS;
+use crate::db::engine::{Db, DbError, DbResult};
 use crate::usage::dimension::{Dimension, Marks};
 use crate::usage::report::calendar::Calendar;
-use crate::usage::report::{ReportQuestion, SORTED_MAX, in_time, sums, too_slow};
+use crate::usage::report::{ReportQuestion, SORTED_MAX, in_time, sums};
 use crate::usage::requests::Column;
 use crate::usage::scope::UsageScope;
 use crate::usage::sums::UsageSums;
@@ -77,10 +77,10 @@ impl PageSpend {
     pub(super) fn page<T, U>(
         &self,
         found: ListPage<T>,
-        listed: impl FnMut(T) -> rusqlite::Result<U>,
-    ) -> rusqlite::Result<SpendPage<U>> {
+        listed: impl FnMut(T) -> DbResult<U>,
+    ) -> DbResult<SpendPage<U>> {
         let (rows, next_cursor) = found.into_parts();
-        let data = rows.into_iter().map(listed).collect::<rusqlite::Result<_>>()?;
+        let data = rows.into_iter().map(listed).collect::<DbResult<_>>()?;
         Ok(SpendPage { data, next_cursor, partial: self.partial })
     }
 }
@@ -112,16 +112,11 @@ impl SpendReading {
 
     /// Returns the use by which the list is sorted if `is_wanted`. A list keeps to the order of its first page: if the use
     /// was not known there, later pages do without it, and if it was, a later page without it fails.
-    pub(super) fn ranks<C: Copy>(
-        &self,
-        db: &Connection,
-        page: &PageOf<C>,
-        is_wanted: bool,
-    ) -> rusqlite::Result<SpendRanks> {
+    pub(super) fn ranks<C: Copy>(&self, db: &Db, page: &PageOf<C>, is_wanted: bool) -> DbResult<SpendRanks> {
         let months =
             if is_wanted && !page.follows_unknown() { self.sum(db, self.scope.clone())? } else { None };
         if months.is_none() && is_wanted && page.follows_known() {
-            return Err(too_slow());
+            return Err(DbError::too_slow());
         }
         Ok(SpendRanks { is_wanted, months })
     }
@@ -129,11 +124,11 @@ impl SpendReading {
     /// Returns the use of the rows of a page.
     pub(super) fn of_page<T>(
         &self,
-        db: &Connection,
+        db: &Db,
         ranks: SpendRanks,
         page: &ListPage<T>,
         id: impl Fn(&T) -> &str,
-    ) -> rusqlite::Result<PageSpend> {
+    ) -> DbResult<PageSpend> {
         let partial = ranks.is_wanted && ranks.months.is_none();
         let months = match ranks.months {
             Some(months) => Some(months),
@@ -146,7 +141,7 @@ impl SpendReading {
     }
 
     /// Sums the exchanges in `scope`. Returns `None` if that takes too long.
-    fn sum(&self, db: &Connection, scope: UsageScope) -> rusqlite::Result<Option<MonthSpends>> {
+    fn sum(&self, db: &Db, scope: UsageScope) -> DbResult<Option<MonthSpends>> {
         let now_ms = unix_ms();
         let from_ms = Period::Month.window(now_ms).map_or(now_ms, |(start_ms, _)| start_ms);
         let found = in_time(sums_until(db, self.column, from_ms, scope, self.until))?;
@@ -167,21 +162,21 @@ impl SpendReading {
 /// Sums the exchanges in `scope` that started since `from_ms`, a full hour, by the ids that `column` holds. Only sums of
 /// full hours are read, not the exchanges.
 pub(super) fn sums_since(
-    db: &Connection,
+    db: &Db,
     column: Column,
     from_ms: u64,
     scope: UsageScope,
-) -> rusqlite::Result<HashMap<String, UsageSums>> {
+) -> DbResult<HashMap<String, UsageSums>> {
     sums_until(db, column, from_ms, scope, Instant::now() + READING_TIME)
 }
 
 fn sums_until(
-    db: &Connection,
+    db: &Db,
     column: Column,
     from_ms: u64,
     scope: UsageScope,
     until: Instant,
-) -> rusqlite::Result<HashMap<String, UsageSums>> {
+) -> DbResult<HashMap<String, UsageSums>> {
     let question = ReportQuestion {
         from_ms,
         to_ms: (unix_ms() / HOUR_MS).saturating_add(1).saturating_mul(HOUR_MS),
@@ -221,7 +216,7 @@ mod tests {
     }
 
     /// Returns a page of the keys, whose use is summed until `until`.
-    fn keys(db: &Connection, query: &str, until: Instant) -> rusqlite::Result<Value> {
+    fn keys(db: &Db, query: &str, until: Instant) -> DbResult<Value> {
         let mut query = Query::parse(query).unwrap();
         let page = PageOf::sortable(&mut query, &[("spend", ())]).unwrap();
         let spend = SpendReading { column: Column::Key, scope: UsageScope::default(), until };
@@ -247,7 +242,7 @@ mod tests {
         let whole = keys(db, sorted, far).unwrap();
         assert_eq!((&whole["data"], &whole["partial"]), (&json!([["b", 5.0], ["c", 40.0]]), &json!(false)));
         let broken = keys(db, &next(&whole), past).unwrap_err();
-        assert_eq!(broken.sqlite_error_code(), Some(rusqlite::ErrorCode::OperationInterrupted));
+        assert_eq!(broken.kind(), DbError::too_slow().kind());
         assert_eq!(keys(db, &next(&whole), far).unwrap()["data"], json!([["a", 900.0]]));
         let own = keys(db, "", past).unwrap();
         assert_eq!((&own["data"][0], &own["partial"]), (&json!(["a", null]), &json!(false)));

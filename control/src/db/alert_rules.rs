@@ -1,7 +1,8 @@
 //! The table `alert_rules`: the conditions that raise alerts.
 
-use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::{Deserialize, Serialize};
+
+use crate::db::engine::{Db, DbError, DbResult, Row, named_params};
 
 /// The kind of an alert and of its events (ADM-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -122,13 +123,14 @@ pub(crate) struct AlertRule {
 }
 
 impl AlertRule {
-    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn of(row: Row<'_>) -> DbResult<Self> {
         let (kind, severity): (String, String) = (row.get("kind")?, row.get("severity")?);
         let objects: Option<String> = row.get("objects")?;
         Ok(Self {
             id: row.get("id")?,
             name: row.get("name")?,
-            kind: AlertKind::named(&kind).ok_or(rusqlite::Error::InvalidQuery)?,
+            kind: AlertKind::named(&kind)
+                .ok_or_else(|| DbError::bad_value("an alert rule of an unknown kind"))?,
             objects: objects.map(|objects| serde_json::from_str(&objects).unwrap_or_default()),
             threshold: row.get("threshold")?,
             floor_micro_usd: row.get("floor_micro_usd")?,
@@ -144,43 +146,46 @@ impl AlertRule {
 }
 
 /// Returns all rules; there are at most [`RULES_MAX`].
-pub(crate) fn all(db: &Connection) -> rusqlite::Result<Vec<AlertRule>> {
-    db.prepare_cached(ALL)?.query_map([], AlertRule::of)?.collect()
+pub(crate) fn all(db: &Db) -> DbResult<Vec<AlertRule>> {
+    db.rows(ALL, (), AlertRule::of)
 }
 
-pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<AlertRule>> {
-    db.prepare_cached(FIND)?.query_row([id], AlertRule::of).optional()
+pub(crate) fn find(db: &Db, id: &str) -> DbResult<Option<AlertRule>> {
+    db.optional_row(FIND, [id], AlertRule::of)
 }
 
 /// Inserts a new row, or stores the next version of one.
-pub(crate) fn put(tx: &Connection, rule: &AlertRule) -> rusqlite::Result<()> {
-    tx.prepare_cached(PUT)?.execute(named_params! {
-        ":id": rule.id,
-        ":name": rule.name,
-        ":kind": rule.kind.name(),
-        ":objects": rule.objects.as_ref().map(|objects| serde_json::json!(objects).to_string()),
-        ":threshold": rule.threshold,
-        ":floor": rule.floor_micro_usd,
-        ":severity": rule.severity.name(),
-        ":hold": rule.hold_seconds,
-        ":clear": rule.clear_seconds,
-        ":enabled": rule.enabled,
-        ":version": rule.version,
-        ":created": rule.created_at_ms,
-        ":updated": rule.updated_at_ms,
-    })?;
+pub(crate) fn put(tx: &Db, rule: &AlertRule) -> DbResult<()> {
+    tx.execute(
+        PUT,
+        named_params! {
+            ":id": rule.id,
+            ":name": rule.name,
+            ":kind": rule.kind.name(),
+            ":objects": rule.objects.as_ref().map(|objects| serde_json::json!(objects).to_string()),
+            ":threshold": rule.threshold,
+            ":floor": rule.floor_micro_usd,
+            ":severity": rule.severity.name(),
+            ":hold": rule.hold_seconds,
+            ":clear": rule.clear_seconds,
+            ":enabled": rule.enabled,
+            ":version": rule.version,
+            ":created": rule.created_at_ms,
+            ":updated": rule.updated_at_ms,
+        },
+    )?;
     Ok(())
 }
 
-pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
-    tx.prepare_cached(DELETE)?.execute([id])?;
+pub(crate) fn delete(tx: &Db, id: &str) -> DbResult<()> {
+    tx.execute(DELETE, [id])?;
     Ok(())
 }
 
 /// The maximum number of rules.
 pub(crate) const RULES_MAX: usize = 200;
 const ALL: &str = "SELECT * FROM alert_rules ORDER BY id";
-const FIND: &str = "SELECT * FROM alert_rules WHERE id = ?";
+const FIND: &str = "SELECT * FROM alert_rules WHERE id = :id";
 const PUT: &str = "INSERT INTO alert_rules (id, name, kind, objects, threshold, floor_micro_usd, severity, hold_seconds, \
      clear_seconds, enabled, version, created_at_ms, updated_at_ms) VALUES (:id, :name, :kind, :objects, :threshold, :floor, \
      :severity, :hold, :clear, :enabled, :version, :created, :updated) \
@@ -188,4 +193,4 @@ const PUT: &str = "INSERT INTO alert_rules (id, name, kind, objects, threshold, 
      floor_micro_usd = excluded.floor_micro_usd, severity = excluded.severity, hold_seconds = excluded.hold_seconds, \
      clear_seconds = excluded.clear_seconds, enabled = excluded.enabled, version = excluded.version, \
      updated_at_ms = excluded.updated_at_ms";
-const DELETE: &str = "DELETE FROM alert_rules WHERE id = ?";
+const DELETE: &str = "DELETE FROM alert_rules WHERE id = :id";

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::Serialize;
 
 use super::alert_rules::Severity;
 use super::names::{Labels, object_name};
+use crate::db::engine::{Db, DbResult, Row, named_params};
 
 /// Figures of an alert, by name.
 pub(crate) type AlertFigures = BTreeMap<String, f64>;
@@ -64,7 +64,7 @@ pub(crate) struct Alert {
 }
 
 impl Alert {
-    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn of(row: Row<'_>) -> DbResult<Self> {
         let (severity, figures): (String, String) = (row.get("severity")?, row.get("figures")?);
         let (acked_at_ms, resolved_at_ms) = (row.get("acked_at_ms")?, row.get("resolved_at_ms")?);
         let state = match (acked_at_ms, resolved_at_ms) {
@@ -91,7 +91,7 @@ impl Alert {
         })
     }
 
-    fn named(self, db: &Connection, labels: &mut Labels) -> rusqlite::Result<Self> {
+    fn named(self, db: &Db, labels: &mut Labels) -> DbResult<Self> {
         let object_name = self.object.as_deref().map(|object| object_name(db, labels, object)).transpose()?;
         Ok(Self { object_name, ..self })
     }
@@ -108,12 +108,7 @@ pub(crate) struct AlertFilter {
 }
 
 /// Returns up to `rows` matching alerts with ids below `before`, newest first.
-pub(crate) fn page(
-    db: &Connection,
-    filter: &AlertFilter,
-    before: &str,
-    rows: i64,
-) -> rusqlite::Result<Vec<Alert>> {
+pub(crate) fn page(db: &Db, filter: &AlertFilter, before: &str, rows: i64) -> DbResult<Vec<Alert>> {
     let values = named_params! {
         ":before": before,
         ":state": filter.state.map(AlertState::name),
@@ -123,15 +118,12 @@ pub(crate) fn page(
         ":rows": rows,
     };
     let mut labels = Labels::default();
-    db.prepare_cached(PAGE)?
-        .query_map(values, Alert::of)?
-        .map(|alert| alert?.named(db, &mut labels))
-        .collect()
+    db.rows(PAGE, values, |row| Alert::of(row)?.named(db, &mut labels))
 }
 
 /// Returns all alerts that are not resolved.
-pub(crate) fn unresolved(db: &Connection) -> rusqlite::Result<Vec<Alert>> {
-    db.prepare_cached(UNRESOLVED)?.query_map([], Alert::of)?.collect()
+pub(crate) fn unresolved(db: &Db) -> DbResult<Vec<Alert>> {
+    db.rows(UNRESOLVED, (), Alert::of)
 }
 
 /// The numbers of alerts that are neither acknowledged nor resolved.
@@ -145,44 +137,47 @@ pub(crate) struct OpenAlerts {
 }
 
 /// Counts the open alerts.
-pub(crate) fn open(db: &Connection) -> rusqlite::Result<OpenAlerts> {
-    let counts = |row: &Row<'_>| Ok(OpenAlerts { total: row.get("total")?, bad: row.get("bad")? });
-    db.prepare_cached(OPEN)?.query_row([], counts)
+pub(crate) fn open(db: &Db) -> DbResult<OpenAlerts> {
+    let counts = |row: Row<'_>| Ok(OpenAlerts { total: row.get("total")?, bad: row.get("bad")? });
+    db.row(OPEN, (), counts)
 }
 
 /// Returns the unresolved alerts of a rule.
-pub(crate) fn unresolved_of(db: &Connection, rule: &str) -> rusqlite::Result<Vec<Alert>> {
-    db.prepare_cached(UNRESOLVED_OF)?.query_map([rule], Alert::of)?.collect()
+pub(crate) fn unresolved_of(db: &Db, rule: &str) -> DbResult<Vec<Alert>> {
+    db.rows(UNRESOLVED_OF, [rule], Alert::of)
 }
 
-pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<Alert>> {
-    let found = db.prepare_cached(FIND)?.query_row([id], Alert::of).optional()?;
+pub(crate) fn find(db: &Db, id: &str) -> DbResult<Option<Alert>> {
+    let found = db.optional_row(FIND, [id], Alert::of)?;
     found.map(|alert| alert.named(db, &mut Labels::default())).transpose()
 }
 
 /// Stores a new alert, or the changed state of one. Fails if another alert of its rule and object is not resolved.
-pub(crate) fn put(tx: &Connection, alert: &Alert) -> rusqlite::Result<()> {
-    tx.prepare_cached(PUT)?.execute(named_params! {
-        ":id": alert.id,
-        ":rule": alert.rule,
-        ":kind": alert.kind,
-        ":object": alert.object,
-        ":severity": alert.severity.name(),
-        ":text": alert.text,
-        ":figures": serde_json::json!(alert.figures).to_string(),
-        ":first": alert.first_at_ms,
-        ":last": alert.last_at_ms,
-        ":times": alert.times,
-        ":acked": alert.acked_at_ms,
-        ":acked_by": alert.acked_by,
-        ":resolved": alert.resolved_at_ms,
-    })?;
+pub(crate) fn put(tx: &Db, alert: &Alert) -> DbResult<()> {
+    tx.execute(
+        PUT,
+        named_params! {
+            ":id": alert.id,
+            ":rule": alert.rule,
+            ":kind": alert.kind,
+            ":object": alert.object,
+            ":severity": alert.severity.name(),
+            ":text": alert.text,
+            ":figures": serde_json::json!(alert.figures).to_string(),
+            ":first": alert.first_at_ms,
+            ":last": alert.last_at_ms,
+            ":times": alert.times,
+            ":acked": alert.acked_at_ms,
+            ":acked_by": alert.acked_by,
+            ":resolved": alert.resolved_at_ms,
+        },
+    )?;
     Ok(())
 }
 
 /// Deletes up to `rows` alerts that were resolved before `before_ms`. Returns their number.
-pub(crate) fn forget(tx: &Connection, before_ms: u64, rows: u32) -> rusqlite::Result<usize> {
-    tx.prepare_cached(FORGET)?.execute(named_params! {":before": before_ms, ":rows": rows})
+pub(crate) fn forget(tx: &Db, before_ms: u64, rows: u32) -> DbResult<usize> {
+    tx.execute(FORGET, named_params! {":before": before_ms, ":rows": rows})
 }
 
 const PAGE: &str = "SELECT * FROM alerts WHERE (:before = '' OR id < :before) AND (:kind IS NULL OR kind = :kind) \
@@ -191,10 +186,10 @@ const PAGE: &str = "SELECT * FROM alerts WHERE (:before = '' OR id < :before) AN
      AND (:state IS NULL OR :state = CASE WHEN resolved_at_ms IS NOT NULL \
      THEN 'resolved' WHEN acked_at_ms IS NOT NULL THEN 'acknowledged' ELSE 'open' END) ORDER BY id DESC LIMIT :rows";
 const UNRESOLVED: &str = "SELECT * FROM alerts WHERE resolved_at_ms IS NULL ORDER BY id";
-const UNRESOLVED_OF: &str = "SELECT * FROM alerts WHERE rule = ? AND resolved_at_ms IS NULL ORDER BY id";
+const UNRESOLVED_OF: &str = "SELECT * FROM alerts WHERE rule = :rule AND resolved_at_ms IS NULL ORDER BY id";
 const OPEN: &str = "SELECT count(*) AS total, count(*) FILTER (WHERE severity = 'bad') AS bad FROM alerts \
      WHERE resolved_at_ms IS NULL AND acked_at_ms IS NULL";
-const FIND: &str = "SELECT * FROM alerts WHERE id = ?";
+const FIND: &str = "SELECT * FROM alerts WHERE id = :id";
 const PUT: &str = "INSERT INTO alerts (id, rule, kind, object, severity, text, figures, first_at_ms, last_at_ms, times, \
      acked_at_ms, acked_by, resolved_at_ms) VALUES (:id, :rule, :kind, :object, :severity, :text, :figures, :first, :last, \
      :times, :acked, :acked_by, :resolved) \

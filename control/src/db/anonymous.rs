@@ -3,25 +3,25 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, OptionalExtension as _};
+use crate::db::engine::{Db, DbResult};
 
 /// Returns the time of the last claim.
-pub(crate) fn claimed_at(db: &Connection, id: &str) -> rusqlite::Result<Option<u64>> {
-    db.prepare_cached(FIND)?.query_row([id], |row| row.get("claimed_at_ms")).optional()
+pub(crate) fn claimed_at(db: &Db, id: &str) -> DbResult<Option<u64>> {
+    db.optional_row(FIND, [id], |row| row.get("claimed_at_ms"))
 }
 
 /// Returns the time of each provider's last claim.
-pub(crate) fn claims(db: &Connection) -> rusqlite::Result<HashMap<String, u64>> {
-    db.prepare_cached(ALL)?.query_map([], |row| Ok((row.get("id")?, row.get("claimed_at_ms")?)))?.collect()
+pub(crate) fn claims(db: &Db) -> DbResult<HashMap<String, u64>> {
+    db.rows(ALL, (), |row| Ok((row.get("id")?, row.get("claimed_at_ms")?)))
 }
 
 /// Stores a claim.
-pub(crate) fn claim(tx: &Connection, id: &str, now_ms: u64) -> rusqlite::Result<()> {
-    tx.prepare_cached(CLAIM)?.execute((id, now_ms))?;
+pub(crate) fn claim(tx: &Db, id: &str, now_ms: u64) -> DbResult<()> {
+    tx.execute(CLAIM, (id, now_ms))?;
     Ok(())
 }
 
-const FIND: &str = "SELECT claimed_at_ms FROM anonymous_checks WHERE id = ?";
+const FIND: &str = "SELECT claimed_at_ms FROM anonymous_checks WHERE id = :id";
 const ALL: &str = "SELECT id, claimed_at_ms FROM anonymous_checks";
-const CLAIM: &str = "INSERT INTO anonymous_checks (id, claimed_at_ms) VALUES (?, ?) \
+const CLAIM: &str = "INSERT INTO anonymous_checks (id, claimed_at_ms) VALUES (:id, :claimed_at_ms) \
      ON CONFLICT (id) DO UPDATE SET claimed_at_ms = excluded.claimed_at_ms";

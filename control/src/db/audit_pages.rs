@@ -1,9 +1,10 @@
 //! Reads the table `audit`: pages of rows, newest first, and single rows.
 
-use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+
+use crate::db::engine::{Db, DbResult, Row, named_params};
 
 /// An audit record.
 #[derive(Clone, Debug, Serialize)]
@@ -33,7 +34,7 @@ pub(crate) struct AuditRow {
 }
 
 impl AuditRow {
-    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn of(row: Row<'_>) -> DbResult<Self> {
         let detail: String = row.get("detail")?;
         Ok(Self {
             id: row.get("id")?,
@@ -89,18 +90,13 @@ pub(crate) enum AuditStart {
 }
 
 /// Returns up to `rows` matching rows from `start` on.
-pub(crate) fn page(
-    db: &Connection,
-    filter: &AuditFilter,
-    start: AuditStart,
-    rows: i64,
-) -> rusqlite::Result<Vec<AuditRow>> {
+pub(crate) fn page(db: &Db, filter: &AuditFilter, start: AuditStart, rows: i64) -> DbResult<Vec<AuditRow>> {
     let (sql, at) = match start {
         AuditStart::Before(id) => (NEWEST_FIRST, id),
         AuditStart::After(id) => (OLDEST_FIRST, id),
     };
-    let mut statement = db.prepare_cached(sql)?;
-    let found = statement.query_map(
+    db.rows(
+        sql,
         named_params! {
             ":at": at,
             ":actor": filter.actor,
@@ -114,13 +110,12 @@ pub(crate) fn page(
             ":rows": rows,
         },
         AuditRow::of,
-    )?;
-    found.collect()
+    )
 }
 
 /// Returns the row `id`.
-pub(crate) fn find(db: &Connection, id: i64) -> rusqlite::Result<Option<AuditRow>> {
-    db.prepare_cached(FIND)?.query_row([id], AuditRow::of).optional()
+pub(crate) fn find(db: &Db, id: i64) -> DbResult<Option<AuditRow>> {
+    db.optional_row(FIND, [id], AuditRow::of)
 }
 
 /// The rows that are kept.
@@ -133,30 +128,33 @@ pub(crate) struct AuditExtent {
 }
 
 /// Returns the extent of the table.
-pub(crate) fn extent(db: &Connection) -> rusqlite::Result<AuditExtent> {
-    let read = |row: &Row<'_>| Ok(AuditExtent { rows: row.get("rows")?, since_ms: row.get("since_ms")? });
-    db.prepare_cached(EXTENT)?.query_row([], read)
+pub(crate) fn extent(db: &Db) -> DbResult<AuditExtent> {
+    let read = |row: Row<'_>| Ok(AuditExtent { rows: row.get("rows")?, since_ms: row.get("since_ms")? });
+    db.row(EXTENT, (), read)
 }
 
-const FIND: &str = "SELECT * FROM audit WHERE id = ?";
+const FIND: &str = "SELECT * FROM audit WHERE id = :id";
 const EXTENT: &str =
     "SELECT count(*) AS rows, (SELECT at_ms FROM audit ORDER BY id LIMIT 1) AS since_ms FROM audit";
 /// Returns the rows with ids above `after`, oldest first; only the newest `rows` of them.
-pub(crate) fn newest(db: &Connection, after: i64, rows: i64) -> rusqlite::Result<Vec<AuditRow>> {
-    let mut statement = db.prepare_cached(NEWEST)?;
-    let found = statement.query_map(named_params! {":after": after, ":rows": rows}, AuditRow::of)?;
-    let mut found = found.collect::<rusqlite::Result<Vec<_>>>()?;
+pub(crate) fn newest(db: &Db, after: i64, rows: i64) -> DbResult<Vec<AuditRow>> {
+    let mut found: Vec<_> = db.rows(NEWEST, named_params! {":after": after, ":rows": rows}, AuditRow::of)?;
     found.reverse();
     Ok(found)
 }
 
 /// Returns the newest [change](AuditRow::is_change) from before `before_ms`. Only the newest [`LOOKED_AT_MAX`] rows are
 /// examined.
-pub(crate) fn last_change(db: &Connection, before_ms: u64) -> rusqlite::Result<Option<AuditRow>> {
-    let mut statement = db.prepare_cached(BEFORE)?;
-    let parameters = named_params! {":before": before_ms, ":rows": LOOKED_AT_MAX};
-    let mut rows = statement.query_map(parameters, AuditRow::of)?;
-    rows.find(|row| row.as_ref().map_or(true, AuditRow::is_change)).transpose()
+pub(crate) fn last_change(db: &Db, before_ms: u64) -> DbResult<Option<AuditRow>> {
+    let mut statement = db.prepare(BEFORE)?;
+    let mut rows = statement.query(named_params! {":before": before_ms, ":rows": LOOKED_AT_MAX})?;
+    while let Some(row) = rows.next()? {
+        let row = AuditRow::of(row)?;
+        if row.is_change() {
+            return Ok(Some(row));
+        }
+    }
+    Ok(None)
 }
 
 const UNCHANGED_OBJECTS: [&str; 7] = ["session", "backup", "request", "alert", "outbox", "audit", "usage"];

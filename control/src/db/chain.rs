@@ -8,11 +8,10 @@
 use std::fmt;
 
 use ring::hmac;
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use super::vault as rows;
 use crate::common::vault::{SealPlace, VaultKeys};
+use crate::db::engine::{Db, DbError, DbErrorKind, DbResult, Row, Value};
 
 /// The position of a row in the chain. [`ChainLink::START`] precedes the first row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +32,7 @@ pub(super) struct Ends {
 }
 
 /// Seals the ends of an empty chain, in a new database or one from before the audit existed.
-pub(crate) fn begin(tx: &Connection, keys: &VaultKeys, now_ms: u64) -> rusqlite::Result<()> {
+pub(crate) fn begin(tx: &Db, keys: &VaultKeys, now_ms: u64) -> DbResult<()> {
     if rows::sealed(tx, ENDS)?.is_some() {
         return Ok(());
     }
@@ -42,7 +41,7 @@ pub(crate) fn begin(tx: &Connection, keys: &VaultKeys, now_ms: u64) -> rusqlite:
 }
 
 /// Returns the sealed ends; `None` if they were changed or removed.
-pub(super) fn ends(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<Option<Ends>> {
+pub(super) fn ends(db: &Db, keys: &VaultKeys) -> DbResult<Option<Ends>> {
     let Some(sealed) = rows::sealed(db, ENDS)? else { return Ok(None) };
     let Ok(plain) = keys.open(&place(), &sealed) else { return Ok(None) };
     let (links, rest) = plain.expose().as_chunks::<LINK_BYTES>();
@@ -52,26 +51,26 @@ pub(super) fn ends(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<Option
     })
 }
 
-pub(super) fn set_ends(tx: &Connection, keys: &VaultKeys, ends: Ends) -> rusqlite::Result<()> {
+pub(super) fn set_ends(tx: &Db, keys: &VaultKeys, ends: Ends) -> DbResult<()> {
     rows::replace(tx, ENDS, &seal(keys, ends)?)
 }
 
 /// Returns the newest row, unverified.
-pub(super) fn newest(db: &Connection) -> rusqlite::Result<ChainLink> {
-    let link = db.prepare_cached(NEWEST)?.query_row([], |row| {
+pub(super) fn newest(db: &Db) -> DbResult<ChainLink> {
+    let link = db.optional_row(NEWEST, (), |row| {
         let mac: Vec<u8> = row.get("mac")?;
         Ok(ChainLink { id: row.get("id")?, mac: mac.try_into().unwrap_or([0; MAC_BYTES]) })
     });
-    Ok(link.optional()?.unwrap_or(ChainLink::START))
+    Ok(link?.unwrap_or(ChainLink::START))
 }
 
-fn seal(keys: &VaultKeys, ends: Ends) -> rusqlite::Result<Vec<u8>> {
+fn seal(keys: &VaultKeys, ends: Ends) -> DbResult<Vec<u8>> {
     let mut plain = Vec::with_capacity(2 * LINK_BYTES);
     for link in [ends.before_first, ends.last] {
         plain.extend_from_slice(&link.id.to_be_bytes());
         plain.extend_from_slice(&link.mac);
     }
-    keys.seal(&place(), &plain).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
+    keys.seal(&place(), &plain).map_err(DbError::bad_value)
 }
 
 fn link(bytes: &[u8; LINK_BYTES]) -> ChainLink {
@@ -169,11 +168,11 @@ impl fmt::Display for ChainBroken {
 }
 
 /// Verifies the chain from its first row to its last, in constant memory, and stops at the first fault.
-pub(crate) fn verify(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<Result<ChainHolds, ChainBroken>> {
+pub(crate) fn verify(db: &Db, keys: &VaultKeys) -> DbResult<Result<ChainHolds, ChainBroken>> {
     let Some(ends) = ends(db, keys)? else { return Ok(Err(ChainBroken::Ends)) };
     let signer = ChainSigner::new(keys);
     let mut statement = db.prepare(ALL)?;
-    let mut found = statement.query([])?;
+    let mut found = statement.query(())?;
     let mut before = ends.before_first;
     while let Some(row) = found.next()? {
         match next(row, &signer, &before, &ends)? {
@@ -192,18 +191,18 @@ pub(crate) fn verify(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<Resu
 
 /// Verifies up to `rows_max` rows from before `before_ms` at the beginning of the chain. Returns the last of them.
 pub(super) fn oldest(
-    db: &Connection,
+    db: &Db,
     keys: &VaultKeys,
     ends: &Ends,
     before_ms: i64,
     rows_max: u32,
-) -> rusqlite::Result<Result<ChainLink, ChainBroken>> {
+) -> DbResult<Result<ChainLink, ChainBroken>> {
     let signer = ChainSigner::new(keys);
-    let mut statement = db.prepare_cached(OLDEST)?;
+    let mut statement = db.prepare(OLDEST)?;
     let mut found = statement.query([rows_max])?;
     let mut before = ends.before_first;
     while let Some(row) = found.next()? {
-        if row.get::<_, i64>("at_ms")? >= before_ms {
+        if row.get::<i64>("at_ms")? >= before_ms {
             break;
         }
         match next(row, &signer, &before, ends)? {
@@ -215,11 +214,11 @@ pub(super) fn oldest(
 }
 
 fn next(
-    row: &Row<'_>,
+    row: Row<'_>,
     signer: &ChainSigner,
     before: &ChainLink,
     ends: &Ends,
-) -> rusqlite::Result<Result<ChainLink, ChainBroken>> {
+) -> DbResult<Result<ChainLink, ChainBroken>> {
     let id: i64 = row.get("id")?;
     let expected = before.id.saturating_add(1);
     if id < expected || id > ends.last.id {
@@ -234,19 +233,24 @@ fn next(
     }
     let mut texts = [None; TEXTS.len()];
     for (text, column) in texts.iter_mut().zip(TEXTS) {
-        *text = bytes(row.get_ref(column)?);
+        *text = match bytes(row, column) {
+            // A text that is not UTF-8 was not written by the gateway: a finding, not an error.
+            Err(error) if error.kind() == DbErrorKind::BadValue => return Ok(Err(ChainBroken::Changed(id))),
+            bytes => bytes?,
+        };
     }
     let mac = signer.sign(before, id, row.get("at_ms")?, &texts);
-    let stored = bytes(row.get_ref("mac")?).unwrap_or_default();
+    let stored = bytes(row, "mac")?.unwrap_or_default();
     Ok(if mac == stored { Ok(ChainLink { id, mac }) } else { Err(ChainBroken::Changed(id)) })
 }
 
-/// Returns the bytes of a text or blob without checking them: damage is a finding, not an error.
-fn bytes(value: ValueRef<'_>) -> Option<&[u8]> {
-    match value {
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(bytes),
-        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => None,
-    }
+/// Returns the bytes of a text or blob.
+fn bytes<'a>(row: Row<'a>, column: &str) -> DbResult<Option<&'a [u8]>> {
+    Ok(match row.get::<Value<'a>>(column)? {
+        Value::Text(text) => Some(text.as_bytes()),
+        Value::Blob(bytes) => Some(bytes),
+        Value::Null | Value::Integer(_) | Value::Real(_) => None,
+    })
 }
 
 /// The columns that contain text, in the order in which they are signed.
@@ -260,4 +264,4 @@ const MAC_BYTES: usize = 32;
 const LINK_BYTES: usize = ID_BYTES + MAC_BYTES;
 const NEWEST: &str = "SELECT id, mac FROM audit ORDER BY id DESC LIMIT 1";
 const ALL: &str = "SELECT * FROM audit ORDER BY id";
-const OLDEST: &str = "SELECT * FROM audit ORDER BY id LIMIT ?";
+const OLDEST: &str = "SELECT * FROM audit ORDER BY id LIMIT :rows";

@@ -7,10 +7,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use rusqlite::Connection;
 use shared::alarm::Alarm;
 
 use super::files::Files;
+use crate::db::engine::{Db, DbResult};
 
 /// A handle to the checkpoint thread.
 #[derive(Debug)]
@@ -52,12 +52,12 @@ fn run(files: &Files, end: &Receiver<()>) {
 
 /// Moves the pages that no reader still needs in the log, without waiting for readers or writers. Costs almost nothing
 /// if there are none.
-fn checkpoint(db: &mut Option<Connection>, files: &Files) -> rusqlite::Result<()> {
+fn checkpoint(db: &mut Option<Db>, files: &Files) -> DbResult<()> {
     let db = match db {
         Some(db) => db,
         None => db.insert(files.writer()?),
     };
-    db.query_row(PASSIVE, [], |_| Ok(()))
+    db.row(PASSIVE, (), |_| Ok(()))
 }
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -74,12 +74,12 @@ mod tests {
         let path = dir.path().join("test.db");
         std::fs::File::create(&path).unwrap();
         let writer = connect_writer(&path).unwrap();
-        writer.execute_batch("CREATE TABLE t (a BLOB) STRICT").unwrap();
+        writer.batch("CREATE TABLE t (a BLOB) STRICT").unwrap();
         let (mut other, files) = (None, Files { main: path.clone(), usage: None });
         let log = path.with_file_name("test.db-wal");
         let mut longest = 0;
         for _ in 0..20 {
-            writer.execute("INSERT INTO t VALUES (zeroblob(100000))", []).unwrap();
+            writer.execute("INSERT INTO t VALUES (zeroblob(100000))", ()).unwrap();
             checkpoint(&mut other, &files).unwrap();
             longest = longest.max(log.metadata().unwrap().len());
         }

@@ -5,32 +5,31 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use rusqlite::backup::{Backup, StepResult};
-use rusqlite::{Connection, OpenFlags};
-
-use super::files::{Files, MAIN, has_usage_apart, is_apart};
+use super::engine::sqlite::connect::Access;
+use super::files::{Files, has_usage_apart, is_apart};
 use super::migrate;
 use super::open::connect_reader;
 use super::packed_row;
 use super::usage_effects;
+use crate::db::engine::{Db, DbError, DbResult};
 
 /// A consistent view of all databases of a state at one moment. Writers are not blocked.
 #[derive(Debug)]
 pub(crate) struct ConsistentView {
     /// A connection with an open read transaction.
-    db: Connection,
+    db: Db,
 }
 
 impl ConsistentView {
     /// Opens a view of the state in `dir`. The two files are of one moment if no due amount is on its way from one to
     /// the other. If that does not occur within the tries, quotas may include usage that is in neither file, or will
     /// receive it when the state is opened.
-    pub(crate) fn of(dir: &Path) -> rusqlite::Result<Self> {
+    pub(crate) fn of(dir: &Path) -> DbResult<Self> {
         Self::of_after(dir, || thread::park_timeout(BETWEEN_TRIES))
     }
 
     /// Same as [`Self::of`]; calls `wait` after each try that found an amount on its way.
-    pub(super) fn of_after(dir: &Path, mut wait: impl FnMut()) -> rusqlite::Result<Self> {
+    pub(super) fn of_after(dir: &Path, mut wait: impl FnMut()) -> DbResult<Self> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -38,7 +37,7 @@ impl ConsistentView {
             let apart = files.usage.is_some();
             files.usage = files.usage.filter(|usage| usage.exists());
             let db = files.reader()?;
-            db.execute_batch(BEGIN)?;
+            db.batch(BEGIN)?;
             let is_settled = files.usage.is_none() || usage_effects::is_settled(&db)?;
             // The start of a gateway may just have moved the usage.
             if is_apart(&db)? == apart && (is_settled || tries >= TRIES_MAX) {
@@ -54,33 +53,25 @@ impl ConsistentView {
     }
 
     /// Copies one of the files into the empty file `to`, in small steps.
-    pub(crate) fn copy(&self, schema: &str, to: &Path) -> rusqlite::Result<()> {
-        let mut target = Connection::open_with_flags(to, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        target.pragma_update(None, "synchronous", "OFF")?;
-        let backup = Backup::new_with_names(&self.db, schema, &mut target, MAIN)?;
-        loop {
-            match backup.step(PAGES_A_STEP)? {
-                StepResult::Done => break,
-                _ => thread::yield_now(),
-            }
-        }
-        drop(backup);
+    pub(crate) fn copy(&self, schema: &str, to: &Path) -> DbResult<()> {
+        let mut target = Db::open(to, Access::Write)?;
+        target.set_pragma(None, "synchronous", "OFF")?;
+        self.db.copy_pages(schema, &mut target)?;
         // Makes the copy a single file, without a write-ahead log beside it.
-        target.pragma_update_and_check(None, "journal_mode", "DELETE", |_| Ok(()))?;
-        target.close().map_err(|(_, error)| error)
+        target.set_pragma(None, "journal_mode", "DELETE")?;
+        target.close()
     }
 }
 
 /// Returns the schema version of a copy, and the number of rows in each of its tables.
-pub(crate) fn describe(path: &Path) -> rusqlite::Result<(i64, BTreeMap<String, u64>)> {
+pub(crate) fn describe(path: &Path) -> DbResult<(i64, BTreeMap<String, u64>)> {
     let db = connect_reader(path)?;
     let mut statement = db.prepare(TABLES)?;
-    let tables: Vec<String> =
-        statement.query_map([], |row| row.get("name"))?.collect::<rusqlite::Result<_>>()?;
+    let tables: Vec<String> = statement.rows((), |row| row.get("name"))?;
     let mut rows = BTreeMap::new();
     for table in tables {
         let count = format!("SELECT count(*) FROM \"{}\"", table.replace('"', "\"\""));
-        let count = db.query_row(&count, [], |row| row.get(0))?;
+        let count = db.row(&count, (), |row| row.get(0))?;
         rows.insert(table, count);
     }
     Ok((migrate::version(&db)?, rows))
@@ -91,14 +82,14 @@ pub(crate) fn describe(path: &Path) -> rusqlite::Result<(i64, BTreeMap<String, u
 pub(crate) fn inspect(path: &Path, application_id: i32) -> Result<i64, String> {
     let look = || {
         let db = connect_reader(path)?;
-        let ours: i64 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
-        let finding: String = db.query_row(CHECK, [], |row| row.get(0))?;
+        let ours: i64 = db.pragma(None, "application_id")?;
+        let finding: String = db.row(CHECK, (), |row| row.get(0))?;
         if finding == "ok" {
             packed_row::check_all(&db)?;
         }
         Ok((ours, migrate::version(&db)?, finding))
     };
-    let (ours, version, finding) = look().map_err(|error: rusqlite::Error| error.to_string())?;
+    let (ours, version, finding) = look().map_err(|error: DbError| error.to_string())?;
     if finding != "ok" {
         return Err(finding);
     }
@@ -112,7 +103,6 @@ pub(crate) fn inspect(path: &Path, application_id: i32) -> Result<i64, String> {
     Ok(version)
 }
 
-const PAGES_A_STEP: std::ffi::c_int = 128;
 /// Half a second at most: due amounts are delivered at once, unless that fails.
 const TRIES_MAX: u32 = 100;
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, OptionalExtension as _, named_params};
 use shared::secret::Secret;
 
 use crate::common::vault::{SealError, SealPlace, VaultKeys};
+use crate::db::engine::{Db, DbError, DbResult, named_params};
 
 /// The seal place of the key of `provider`.
 fn place(provider: &str) -> SealPlace<'_> {
@@ -13,13 +13,13 @@ fn place(provider: &str) -> SealPlace<'_> {
 }
 
 /// Returns all keys by provider instance. Skips and logs a key that does not open.
-pub(crate) fn all(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<HashMap<String, Secret<String>>> {
+pub(crate) fn all(db: &Db, keys: &VaultKeys) -> DbResult<HashMap<String, Secret<String>>> {
     let mut found = HashMap::new();
     let mut statement = db.prepare(ALL)?;
-    let mut rows = statement.query([])?;
+    let mut rows = statement.query(())?;
     while let Some(row) = rows.next()? {
         let provider: String = row.get("provider")?;
-        match opened(keys, &provider, row.get_ref("sealed")?.as_blob().unwrap_or_default()) {
+        match opened(keys, &provider, row.get::<&[u8]>("sealed").unwrap_or_default()) {
             Ok(key) => _ = found.insert(provider, key),
             Err(_) => tracing::error!(
                 provider.id = provider,
@@ -31,25 +31,19 @@ pub(crate) fn all(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<HashMap
 }
 
 /// Returns the key of `provider`; `None` also if it does not open.
-pub(crate) fn find(
-    db: &Connection,
-    keys: &VaultKeys,
-    provider: &str,
-) -> rusqlite::Result<Option<Secret<String>>> {
-    let sealed: Option<Vec<u8>> = db.query_row(FIND, [provider], |row| row.get("sealed")).optional()?;
+pub(crate) fn find(db: &Db, keys: &VaultKeys, provider: &str) -> DbResult<Option<Secret<String>>> {
+    let sealed: Option<Vec<u8>> = db.optional_row(FIND, [provider], |row| row.get("sealed"))?;
     Ok(sealed.and_then(|sealed| opened(keys, provider, &sealed).ok()))
 }
 
 /// Seals and stores `key` as the key of `provider`, replacing an earlier one.
 pub(crate) fn put(
-    db: &Connection,
+    db: &Db,
     keys: &VaultKeys,
     (provider, key): (&str, &Secret<String>),
     now_ms: u64,
-) -> rusqlite::Result<()> {
-    let sealed = keys
-        .seal(&place(provider), key.expose().as_bytes())
-        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+) -> DbResult<()> {
+    let sealed = keys.seal(&place(provider), key.expose().as_bytes()).map_err(DbError::bad_value)?;
     db.execute(PUT, named_params! {":provider": provider, ":sealed": sealed, ":now": now_ms})?;
     Ok(())
 }
@@ -60,6 +54,6 @@ fn opened(keys: &VaultKeys, provider: &str, sealed: &[u8]) -> Result<Secret<Stri
 }
 
 const ALL: &str = "SELECT provider, sealed FROM credentials";
-const FIND: &str = "SELECT sealed FROM credentials WHERE provider = ?";
+const FIND: &str = "SELECT sealed FROM credentials WHERE provider = :provider";
 const PUT: &str = "INSERT INTO credentials (provider, sealed, updated_at_ms) VALUES (:provider, :sealed, :now) \
      ON CONFLICT (provider) DO UPDATE SET sealed = excluded.sealed, updated_at_ms = excluded.updated_at_ms";

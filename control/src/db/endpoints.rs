@@ -1,8 +1,8 @@
 //! The table `endpoints`: ordered failover lists created through the API.
 
-use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::{Deserialize, Serialize};
+
+use crate::db::engine::{Db, DbError, DbResult, Row, named_params};
 
 /// A stored endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,10 +26,9 @@ pub(crate) struct StoredMember {
 }
 
 impl EndpointRow {
-    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn of(row: Row<'_>) -> DbResult<Self> {
         let failover: String = row.get("failover")?;
-        let failover = serde_json::from_str(&failover)
-            .map_err(|error| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, Box::new(error)))?;
+        let failover = serde_json::from_str(&failover).map_err(DbError::bad_value)?;
         Ok(Self {
             name: row.get("name")?,
             failover,
@@ -42,49 +41,47 @@ impl EndpointRow {
 }
 
 /// Returns every endpoint, ordered by name.
-pub(crate) fn all(db: &Connection) -> rusqlite::Result<Vec<EndpointRow>> {
-    let mut statement = db.prepare_cached(ALL)?;
-    let found = statement.query_map([], EndpointRow::of)?;
-    found.collect()
+pub(crate) fn all(db: &Db) -> DbResult<Vec<EndpointRow>> {
+    db.rows(ALL, (), EndpointRow::of)
 }
 
-pub(crate) fn find(db: &Connection, name: &str) -> rusqlite::Result<Option<EndpointRow>> {
-    db.prepare_cached(FIND)?.query_row([name], EndpointRow::of).optional()
+pub(crate) fn find(db: &Db, name: &str) -> DbResult<Option<EndpointRow>> {
+    db.optional_row(FIND, [name], EndpointRow::of)
 }
 
 /// Returns the names of the endpoints that have a member of this provider instance.
-pub(crate) fn with_provider(db: &Connection, provider: &str) -> rusqlite::Result<Vec<String>> {
-    let mut statement = db.prepare_cached(WITH_PROVIDER)?;
-    let found = statement.query_map([provider], |row| row.get("name"))?;
-    found.collect()
+pub(crate) fn with_provider(db: &Db, provider: &str) -> DbResult<Vec<String>> {
+    db.rows(WITH_PROVIDER, [provider], |row| row.get("name"))
 }
 
 /// Inserts a new row, or stores the next version of one.
-pub(crate) fn put(tx: &Connection, endpoint: &EndpointRow) -> rusqlite::Result<()> {
-    let failover = serde_json::to_string(&endpoint.failover)
-        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
-    tx.prepare_cached(PUT)?.execute(named_params! {
-        ":name": endpoint.name,
-        ":failover": failover,
-        ":preamble": endpoint.preamble,
-        ":version": endpoint.version,
-        ":created": endpoint.created_at_ms,
-        ":updated": endpoint.updated_at_ms,
-    })?;
+pub(crate) fn put(tx: &Db, endpoint: &EndpointRow) -> DbResult<()> {
+    let failover = serde_json::to_string(&endpoint.failover).map_err(DbError::bad_value)?;
+    tx.execute(
+        PUT,
+        named_params! {
+            ":name": endpoint.name,
+            ":failover": failover,
+            ":preamble": endpoint.preamble,
+            ":version": endpoint.version,
+            ":created": endpoint.created_at_ms,
+            ":updated": endpoint.updated_at_ms,
+        },
+    )?;
     Ok(())
 }
 
-pub(crate) fn delete(tx: &Connection, name: &str) -> rusqlite::Result<()> {
-    tx.prepare_cached(DELETE)?.execute([name])?;
+pub(crate) fn delete(tx: &Db, name: &str) -> DbResult<()> {
+    tx.execute(DELETE, [name])?;
     Ok(())
 }
 
 const ALL: &str = "SELECT * FROM endpoints ORDER BY name";
-const FIND: &str = "SELECT * FROM endpoints WHERE name = ?";
+const FIND: &str = "SELECT * FROM endpoints WHERE name = :name";
 const WITH_PROVIDER: &str = "SELECT name FROM endpoints WHERE EXISTS \
-     (SELECT 1 FROM json_each(failover) WHERE json_extract(value, '$.provider') = ?) ORDER BY name";
+     (SELECT 1 FROM json_each(failover) WHERE json_extract(value, '$.provider') = :provider) ORDER BY name";
 const PUT: &str = "INSERT INTO endpoints (name, failover, preamble, version, created_at_ms, updated_at_ms) \
      VALUES (:name, :failover, :preamble, :version, :created, :updated) \
      ON CONFLICT (name) DO UPDATE SET failover = excluded.failover, preamble = excluded.preamble, \
      version = excluded.version, updated_at_ms = excluded.updated_at_ms";
-const DELETE: &str = "DELETE FROM endpoints WHERE name = ?";
+const DELETE: &str = "DELETE FROM endpoints WHERE name = :name";

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use shared::error_kind::ErrorKind;
 
+use crate::db::engine::{DbError, DbErrorKind};
+
 /// An error that prevents opening the state. Its `Display` is one line that states what to do. Nothing was changed.
 #[derive(Debug)]
 pub enum OpenError {
@@ -96,7 +98,7 @@ pub enum OpenError {
         /// The database.
         path: PathBuf,
         /// The error that SQLite returned.
-        source: rusqlite::Error,
+        source: DbError,
     },
     /// The operating system returned no random bytes.
     NoRandom,
@@ -248,7 +250,7 @@ impl std::error::Error for OpenError {
 
 /// An error of a database query.
 #[derive(Debug)]
-pub(crate) enum DbError {
+pub(crate) enum QueryError {
     /// Too many queries wait already.
     Busy,
     /// Too many queries of the human who asks wait already.
@@ -258,12 +260,12 @@ pub(crate) enum DbError {
     /// The gateway is stopping.
     Stopping,
     /// The database returned an error.
-    Sql(rusqlite::Error),
+    Sql(DbError),
     /// A commit that several callers waited for failed; the log contains the reason.
-    Shared(Option<rusqlite::ErrorCode>),
+    Shared(DbErrorKind),
 }
 
-impl DbError {
+impl QueryError {
     /// Returns the error kind and message for the client of the admin API.
     pub(crate) fn answer(&self) -> (ErrorKind, &'static str) {
         match self {
@@ -280,10 +282,10 @@ impl DbError {
                 "The query took too long; request a shorter period, or use other filters.",
             ),
             Self::Stopping => (ErrorKind::Draining, "The gateway is stopping."),
-            Self::Shared(Some(rusqlite::ErrorCode::DiskFull)) => {
+            Self::Shared(DbErrorKind::DiskFull) => {
                 (ErrorKind::Overloaded, "The disk of the state directory is full; nothing was changed.")
             }
-            Self::Shared(Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked)) => (
+            Self::Shared(DbErrorKind::Busy) => (
                 ErrorKind::Overloaded,
                 "Another process has locked the database; nothing was changed. Try again.",
             ),
@@ -295,23 +297,23 @@ impl DbError {
     }
 }
 
-impl DbError {
+impl QueryError {
     /// Returns the error for all callers that wait for the same failed statement.
-    pub(crate) fn of(error: &rusqlite::Error) -> Self {
-        Self::Shared(error.sqlite_error_code())
+    pub(crate) fn of(error: &DbError) -> Self {
+        Self::Shared(error.kind())
     }
 }
 
-impl From<rusqlite::Error> for DbError {
-    fn from(error: rusqlite::Error) -> Self {
-        match error.sqlite_error_code() {
-            Some(rusqlite::ErrorCode::OperationInterrupted) => Self::TooSlow,
+impl From<DbError> for QueryError {
+    fn from(error: DbError) -> Self {
+        match error.kind() {
+            DbErrorKind::TooSlow => Self::TooSlow,
             _ => Self::Sql(error),
         }
     }
 }
 
-impl fmt::Display for DbError {
+impl fmt::Display for QueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Busy => f.write_str("too many queries are waiting for the database"),
@@ -324,4 +326,4 @@ impl fmt::Display for DbError {
     }
 }
 
-impl std::error::Error for DbError {}
+impl std::error::Error for QueryError {}

@@ -8,9 +8,8 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OptionalExtension as _};
-
 use super::open::{DATABASE, connect_reader, connect_writer, tune_writer};
+use crate::db::engine::{Db, DbResult};
 
 /// The paths of the database files of one state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +22,7 @@ pub(crate) struct Files {
 
 impl Files {
     /// Returns the files of the state in `dir`, as recorded in its `gateway.db`.
-    pub(crate) fn of(dir: &Path) -> rusqlite::Result<Self> {
+    pub(crate) fn of(dir: &Path) -> DbResult<Self> {
         let main = dir.join(DATABASE);
         let usage = is_apart(&connect_reader(&main)?)?.then(|| dir.join(USAGE));
         Ok(Self { main, usage })
@@ -35,24 +34,24 @@ impl Files {
     }
 
     /// Opens a connection that reads the whole state.
-    pub(crate) fn reader(&self) -> rusqlite::Result<Connection> {
+    pub(crate) fn reader(&self) -> DbResult<Db> {
         let db = connect_reader(&self.main)?;
         if let Some(usage) = &self.usage {
             attach(&db, usage)?;
-            db.pragma_update(Some(SCHEMA), "cache_size", -1_024)?;
+            db.set_pragma(Some(SCHEMA), "cache_size", -1_024)?;
         }
         Ok(db)
     }
 
     /// Opens a connection that writes to the whole state.
-    pub(crate) fn writer(&self) -> rusqlite::Result<Connection> {
+    pub(crate) fn writer(&self) -> DbResult<Db> {
         let db = connect_writer(&self.main)?;
         self.attach_to_writer(&db)?;
         Ok(db)
     }
 
     /// Attaches `usage.db`, if there is one, to an existing writing connection.
-    pub(crate) fn attach_to_writer(&self, db: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn attach_to_writer(&self, db: &Db) -> DbResult<()> {
         match &self.usage {
             Some(usage) => {
                 attach(db, usage)?;
@@ -64,34 +63,33 @@ impl Files {
 }
 
 /// True if `gateway.db`, opened as `db`, records that usage is in `usage.db`.
-pub(crate) fn is_apart(db: &Connection) -> rusqlite::Result<bool> {
-    if db.query_row(KNOWS_PLACES, [], |row| row.get(0))? {
-        Ok(db.query_row(IS_APART, [], |row| row.get(0)).optional()?.unwrap_or(false))
+pub(crate) fn is_apart(db: &Db) -> DbResult<bool> {
+    if db.row(KNOWS_PLACES, (), |row| row.get(0))? {
+        Ok(db.optional_row(IS_APART, (), |row| row.get(0))?.unwrap_or(false))
     } else {
         Ok(false)
     }
 }
 
 /// True if this connection has attached `usage.db`.
-pub(crate) fn has_usage_apart(db: &Connection) -> bool {
-    // The call fails for a schema that is not attached.
-    db.is_readonly(SCHEMA).is_ok()
+pub(crate) fn has_usage_apart(db: &Db) -> bool {
+    db.has_schema(SCHEMA)
 }
 
 /// Returns the schema in which a writing connection has, or would have, the tables of usage.
-pub(crate) fn schema_of_usage(db: &Connection) -> &'static str {
+pub(crate) fn schema_of_usage(db: &Db) -> &'static str {
     if has_usage_apart(db) { SCHEMA } else { MAIN }
 }
 
 /// Attaches an existing database.
-pub(crate) fn attach(db: &Connection, path: &Path) -> rusqlite::Result<()> {
+pub(crate) fn attach(db: &Db, path: &Path) -> DbResult<()> {
     // Passed as bytes, because a path need not be UTF-8.
     db.execute(ATTACH, [path.as_os_str().as_bytes()]).map(drop)
 }
 
-pub(crate) fn detach(db: &Connection) -> rusqlite::Result<()> {
-    db.flush_prepared_statement_cache();
-    db.execute(DETACH, []).map(drop)
+pub(crate) fn detach(db: &Db) -> DbResult<()> {
+    db.forget_statements();
+    db.execute(DETACH, ()).map(drop)
 }
 
 /// The name of the separate database of usage in the state directory.
@@ -99,7 +97,7 @@ pub(crate) const USAGE: &str = "usage.db";
 /// The schema name of `usage.db` in statements.
 pub(crate) const SCHEMA: &str = "usage_db";
 pub(crate) const MAIN: &str = "main";
-const ATTACH: &str = "ATTACH ? AS usage_db";
+const ATTACH: &str = "ATTACH :path AS usage_db";
 const DETACH: &str = "DETACH usage_db";
 const KNOWS_PLACES: &str = "SELECT count(*) FROM main.sqlite_schema WHERE name = 'usage_place'";
 const IS_APART: &str = "SELECT apart FROM main.usage_place";

@@ -1,12 +1,11 @@
 //! The table `job_runs`: the last run of each periodic job.
 
-use rusqlite::{Connection, named_params};
-
 use crate::common::background::JobRun;
+use crate::db::engine::{Db, DbResult, Row, named_params};
 
 /// Returns the last run of each job.
-pub(crate) fn all(db: &Connection) -> rusqlite::Result<Vec<JobRun>> {
-    let run = |row: &rusqlite::Row<'_>| {
+pub(crate) fn all(db: &Db) -> DbResult<Vec<JobRun>> {
+    let run = |row: Row<'_>| {
         Ok(JobRun {
             job: row.get("job")?,
             started_at_ms: row.get("started_at_ms")?,
@@ -14,18 +13,21 @@ pub(crate) fn all(db: &Connection) -> rusqlite::Result<Vec<JobRun>> {
             error: row.get("error")?,
         })
     };
-    db.prepare_cached(ALL)?.query_map([], run)?.collect()
+    db.rows(ALL, (), run)
 }
 
 /// Stores runs in place of earlier ones of their jobs.
-pub(crate) fn put(tx: &Connection, runs: &[JobRun]) -> rusqlite::Result<()> {
+pub(crate) fn put(tx: &Db, runs: &[JobRun]) -> DbResult<()> {
     for run in runs {
-        tx.prepare_cached(PUT)?.execute(named_params! {
-            ":job": run.job,
-            ":started": run.started_at_ms,
-            ":ended": run.ended_at_ms,
-            ":error": run.error,
-        })?;
+        tx.execute(
+            PUT,
+            named_params! {
+                ":job": run.job,
+                ":started": run.started_at_ms,
+                ":ended": run.ended_at_ms,
+                ":error": run.error,
+            },
+        )?;
     }
     Ok(())
 }

@@ -3,14 +3,14 @@
 
 use std::fmt;
 
-use rusqlite::Connection;
 use shared::secret::Secret;
 
 use super::vault as rows;
 use crate::common::vault::{SealError, SealPlace, VaultKeys, open, random, seal};
+use crate::db::engine::{Db, DbError};
 
 /// Creates the keys of a new database and stores them sealed. Runs inside the caller's transaction.
-pub(crate) fn make_keys(db: &Connection, encryption_key: &Secret<[u8; 32]>) -> Result<(), KeysError> {
+pub(crate) fn make_keys(db: &Db, encryption_key: &Secret<[u8; 32]>) -> Result<(), KeysError> {
     let data_key = Secret::new(random::<32>().map_err(|_| KeysError::NoRandom)?);
     let key_hash_key = Secret::new(random::<32>().map_err(|_| KeysError::NoRandom)?);
     for (name, by, key) in
@@ -23,7 +23,7 @@ pub(crate) fn make_keys(db: &Connection, encryption_key: &Secret<[u8; 32]>) -> R
 }
 
 /// Opens the keys of an existing database, without changing anything.
-pub(crate) fn open_keys(db: &Connection, encryption_key: &Secret<[u8; 32]>) -> Result<VaultKeys, KeysError> {
+pub(crate) fn open_keys(db: &Db, encryption_key: &Secret<[u8; 32]>) -> Result<VaultKeys, KeysError> {
     let data_key = open_key(db, rows::DATA_KEY, encryption_key, KeysError::WrongKey)?;
     let key_hash_key =
         open_key(db, rows::KEY_HASH_KEY, &data_key, KeysError::Unreadable(rows::KEY_HASH_KEY))?;
@@ -32,7 +32,7 @@ pub(crate) fn open_keys(db: &Connection, encryption_key: &Secret<[u8; 32]>) -> R
 
 /// Reseals the data key: opens it with `old` and seals it with `new`. Runs inside the caller's transaction.
 pub(crate) fn reseal_data_key(
-    db: &Connection,
+    db: &Db,
     old: &Secret<[u8; 32]>,
     new: &Secret<[u8; 32]>,
 ) -> Result<(), KeysError> {
@@ -42,7 +42,7 @@ pub(crate) fn reseal_data_key(
 }
 
 fn open_key(
-    db: &Connection,
+    db: &Db,
     name: &'static str,
     by: &Secret<[u8; 32]>,
     unopened: KeysError,
@@ -66,7 +66,7 @@ pub(crate) enum KeysError {
     Unreadable(&'static str),
     NoRandom,
     Seal(SealError),
-    Sql(rusqlite::Error),
+    Sql(DbError),
 }
 
 impl fmt::Display for KeysError {

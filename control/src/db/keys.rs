@@ -3,8 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
-use rusqlite::{Connection, OptionalExtension as _, Row, Statement, named_params};
 use serde::Serialize;
 use shared::access::Allowlist;
 use shared::key_hash::KeyHash;
@@ -13,6 +11,7 @@ use shared::tags;
 use super::HOUR_MS;
 use super::allowlist;
 use crate::common::vault::SealPlace;
+use crate::db::engine::{Db, DbResult, FromValue, Mismatch, Row, Statement, Value, named_params};
 
 /// A project key, as the API shows it. Contains no secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -90,16 +89,16 @@ impl KeyState {
     }
 }
 
-impl FromSql for KeyState {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        let text = value.as_str()?;
+impl FromValue<'_> for KeyState {
+    fn from_value(value: Value<'_>) -> Result<Self, Mismatch> {
+        let text = <&str>::from_value(value)?;
         let known = Self::NAMES.iter().find(|(name, _)| *name == text);
-        known.map(|(_, state)| *state).ok_or(FromSqlError::InvalidType)
+        known.map(|(_, state)| *state).ok_or(Mismatch)
     }
 }
 
 impl StoredKey {
-    fn of(row: &Row<'_>, now_ms: u64) -> rusqlite::Result<Self> {
+    fn of(row: Row<'_>, now_ms: u64) -> DbResult<Self> {
         let expires_at_ms = row.get("expires_at_ms")?;
         Ok(Self {
             id: row.get("id")?,
@@ -107,12 +106,12 @@ impl StoredKey {
             project: row.get("project")?,
             acts_as: row.get("acts_as")?,
             prefix: row.get("prefix")?,
-            state: row.get::<_, KeyState>("state")?.at(now_ms, expires_at_ms),
+            state: row.get::<KeyState>("state")?.at(now_ms, expires_at_ms),
             expires_at_ms,
             allowlist: allowlist::of(row)?,
-            tags: shown_tags(row.get::<_, Option<String>>("tags")?.as_deref()),
+            tags: shown_tags(row.get::<Option<String>>("tags")?.as_deref()),
             recoverable: row.get("recoverable")?,
-            last_used_hour_ms: row.get::<_, Option<u64>>("last_used_hour")?.map(|hour| hour * HOUR_MS),
+            last_used_hour_ms: row.get::<Option<u64>>("last_used_hour")?.map(|hour| hour * HOUR_MS),
             rotated_from: row.get("rotated_from")?,
             family: row.get("family")?,
             version: row.get("version")?,
@@ -143,12 +142,12 @@ pub(crate) struct KeyFilter {
 
 /// Calls `take` with up to `rows` keys with ids after `after`.
 pub(crate) fn each(
-    db: &Connection,
+    db: &Db,
     now_ms: u64,
     filter: &KeyFilter,
     (after, rows): (&str, i64),
-    mut take: impl FnMut(StoredKey) -> rusqlite::Result<()>,
-) -> rusqlite::Result<()> {
+    mut take: impl FnMut(StoredKey) -> DbResult<()>,
+) -> DbResult<()> {
     let expired = filter.state.map(|state| state == KeyState::Expired);
     let values = named_params! {
         ":now": now_ms,
@@ -163,7 +162,7 @@ pub(crate) fn each(
         ":after": after,
         ":rows": rows,
     };
-    let mut statement = db.prepare_cached(PAGE)?;
+    let mut statement = db.prepare(PAGE)?;
     let mut found = statement.query(values)?;
     while let Some(row) = found.next()? {
         take(StoredKey::of(row, now_ms)?)?;
@@ -172,146 +171,140 @@ pub(crate) fn each(
 }
 
 /// Returns the key `id`, with its state at `now_ms`.
-pub(crate) fn find(db: &Connection, id: &str, now_ms: u64) -> rusqlite::Result<Option<StoredKey>> {
-    db.prepare_cached(FIND)?.query_row([id], |row| StoredKey::of(row, now_ms)).optional()
+pub(crate) fn find(db: &Db, id: &str, now_ms: u64) -> DbResult<Option<StoredKey>> {
+    db.optional_row(FIND, [id], |row| StoredKey::of(row, now_ms))
 }
 
 /// Returns id, name and expiry of up to [`EXPIRING_MAX`] active keys that expire after `now_ms`, up to `until_ms`.
-pub(crate) fn expiring(
-    db: &Connection,
-    now_ms: u64,
-    until_ms: u64,
-) -> rusqlite::Result<Vec<(String, String, u64)>> {
+pub(crate) fn expiring(db: &Db, now_ms: u64, until_ms: u64) -> DbResult<Vec<(String, String, u64)>> {
     let values = named_params! {":now": now_ms, ":until": until_ms, ":rows": EXPIRING_MAX};
-    let mut statement = db.prepare_cached(EXPIRING)?;
-    statement
-        .query_map(values, |row| Ok((row.get("id")?, row.get("name")?, row.get("expires_at_ms")?)))?
-        .collect()
+    db.rows(EXPIRING, values, |row| Ok((row.get("id")?, row.get("name")?, row.get("expires_at_ms")?)))
 }
 
 /// Returns the sealed copy of a key, if one is kept.
-pub(crate) fn sealed(db: &Connection, id: &str) -> rusqlite::Result<Option<Vec<u8>>> {
-    let row = db.prepare_cached(SEALED)?.query_row([id], |row| row.get("sealed")).optional()?;
+pub(crate) fn sealed(db: &Db, id: &str) -> DbResult<Option<Vec<u8>>> {
+    let row = db.optional_row(SEALED, [id], |row| row.get("sealed"))?;
     Ok(row.flatten())
 }
 
 /// Returns the key that replaced this one, unless it is revoked.
-pub(crate) fn successor(db: &Connection, id: &str) -> rusqlite::Result<Option<String>> {
-    db.prepare_cached(SUCCESSOR)?.query_row([id], |row| row.get("id")).optional()
+pub(crate) fn successor(db: &Db, id: &str) -> DbResult<Option<String>> {
+    db.optional_row(SUCCESSOR, [id], |row| row.get("id"))
 }
 
 /// Returns the number of keys of a project that are not revoked; only those that act as `acts_as`, if given.
-pub(crate) fn living(db: &Connection, project: &str, acts_as: Option<&str>) -> rusqlite::Result<u64> {
+pub(crate) fn living(db: &Db, project: &str, acts_as: Option<&str>) -> DbResult<u64> {
     let values = named_params! {":project": project, ":acts_as": acts_as};
-    db.prepare_cached(LIVING)?.query_row(values, |row| row.get("keys"))
+    db.row(LIVING, values, |row| row.get("keys"))
 }
 
 /// Returns the number of keys that act as this human and are not revoked.
-pub(crate) fn living_as(db: &Connection, principal: &str) -> rusqlite::Result<u64> {
-    db.prepare_cached(LIVING_AS)?.query_row([principal], |row| row.get("keys"))
+pub(crate) fn living_as(db: &Db, principal: &str) -> DbResult<u64> {
+    db.row(LIVING_AS, [principal], |row| row.get("keys"))
 }
 
 /// Inserts a new key.
-pub(crate) fn insert(
-    tx: &Connection,
-    key: &StoredKey,
-    hash: KeyHash,
-    sealed: Option<&[u8]>,
-) -> rusqlite::Result<()> {
+pub(crate) fn insert(tx: &Db, key: &StoredKey, hash: KeyHash, sealed: Option<&[u8]>) -> DbResult<()> {
     let [models, endpoints, routes] = allowlist::columns(&key.allowlist)?;
-    tx.prepare_cached(INSERT)?.execute(named_params! {
-        ":id": key.id,
-        ":name": key.name,
-        ":project": key.project,
-        ":acts_as": key.acts_as,
-        ":hash": hash.0,
-        ":prefix": key.prefix,
-        ":sealed": sealed,
-        ":state": key.state.stored(),
-        ":expires": key.expires_at_ms,
-        ":models": models,
-        ":endpoints": endpoints,
-        ":routes": routes,
-        ":tags": tags_text(&key.tags),
-        ":rotated_from": key.rotated_from,
-        ":family": key.family,
-        ":version": key.version,
-        ":created": key.created_at_ms,
-        ":updated": key.updated_at_ms,
-    })?;
+    tx.execute(
+        INSERT,
+        named_params! {
+            ":id": key.id,
+            ":name": key.name,
+            ":project": key.project,
+            ":acts_as": key.acts_as,
+            ":hash": hash.0,
+            ":prefix": key.prefix,
+            ":sealed": sealed,
+            ":state": key.state.stored(),
+            ":expires": key.expires_at_ms,
+            ":models": models,
+            ":endpoints": endpoints,
+            ":routes": routes,
+            ":tags": tags_text(&key.tags),
+            ":rotated_from": key.rotated_from,
+            ":family": key.family,
+            ":version": key.version,
+            ":created": key.created_at_ms,
+            ":updated": key.updated_at_ms,
+        },
+    )?;
     Ok(())
 }
 
 /// Stores the next version of a key. Erases the sealed copy of a key that is no longer recoverable.
-pub(crate) fn update(tx: &Connection, key: &StoredKey) -> rusqlite::Result<()> {
+pub(crate) fn update(tx: &Db, key: &StoredKey) -> DbResult<()> {
     let [models, endpoints, routes] = allowlist::columns(&key.allowlist)?;
-    tx.prepare_cached(UPDATE)?.execute(named_params! {
-        ":id": key.id,
-        ":name": key.name,
-        ":acts_as": key.acts_as,
-        ":recoverable": key.recoverable,
-        ":state": key.state.stored(),
-        ":expires": key.expires_at_ms,
-        ":models": models,
-        ":endpoints": endpoints,
-        ":routes": routes,
-        ":tags": tags_text(&key.tags),
-        ":version": key.version,
-        ":updated": key.updated_at_ms,
-    })?;
+    tx.execute(
+        UPDATE,
+        named_params! {
+            ":id": key.id,
+            ":name": key.name,
+            ":acts_as": key.acts_as,
+            ":recoverable": key.recoverable,
+            ":state": key.state.stored(),
+            ":expires": key.expires_at_ms,
+            ":models": models,
+            ":endpoints": endpoints,
+            ":routes": routes,
+            ":tags": tags_text(&key.tags),
+            ":version": key.version,
+            ":updated": key.updated_at_ms,
+        },
+    )?;
     Ok(())
 }
 
 /// Deletes a key. Its usage still counts for its family. Returns true if it was the last key of the family.
-pub(crate) fn delete(tx: &Connection, key: &StoredKey) -> rusqlite::Result<bool> {
-    tx.prepare_cached(DELETE)?.execute([&key.id])?;
-    if tx.prepare_cached(HAS_KEYS)?.exists([&key.family])? {
-        tx.prepare_cached(REMEMBER)?.execute([&key.id, &key.family])?;
+pub(crate) fn delete(tx: &Db, key: &StoredKey) -> DbResult<bool> {
+    tx.execute(DELETE, [&key.id])?;
+    if tx.exists(HAS_KEYS, [&key.family])? {
+        tx.execute(REMEMBER, [&key.id, &key.family])?;
         return Ok(false);
     }
-    tx.prepare_cached(FORGET_FAMILY)?.execute([&key.family])?;
+    tx.execute(FORGET_FAMILY, [&key.family])?;
     Ok(true)
 }
 
 /// Deletes the keys of a project. Returns their ids and families.
-pub(crate) fn delete_of(tx: &Connection, project: &str) -> rusqlite::Result<(Vec<String>, BTreeSet<String>)> {
+pub(crate) fn delete_of(tx: &Db, project: &str) -> DbResult<(Vec<String>, BTreeSet<String>)> {
     let (mut ids, mut families) = (Vec::new(), BTreeSet::new());
-    let mut statement = tx.prepare_cached(DELETE_OF)?;
+    let mut statement = tx.prepare(DELETE_OF)?;
     let mut deleted = statement.query([project])?;
     while let Some(row) = deleted.next()? {
         ids.push(row.get("id")?);
         families.insert(row.get("family")?);
     }
     for family in &families {
-        tx.prepare_cached(FORGET_FAMILY)?.execute([family])?;
+        tx.execute(FORGET_FAMILY, [family])?;
     }
     Ok((ids, families))
 }
 
 /// Returns the family of a key. Also finds a deleted key while its family has other keys.
-pub(crate) fn family(db: &Connection, id: &str) -> rusqlite::Result<Option<String>> {
-    db.prepare_cached(FAMILY)?.query_row([id], |row| row.get("family")).optional()
+pub(crate) fn family(db: &Db, id: &str) -> DbResult<Option<String>> {
+    db.optional_row(FAMILY, [id], |row| row.get("family"))
 }
 
 /// Returns the existing keys of a family.
-pub(crate) fn in_family(db: &Connection, family: &str) -> rusqlite::Result<Vec<String>> {
-    db.prepare_cached(IN_FAMILY)?.query_map([family], |row| row.get("id"))?.collect()
+pub(crate) fn in_family(db: &Db, family: &str) -> DbResult<Vec<String>> {
+    db.rows(IN_FAMILY, [family], |row| row.get("id"))
 }
 
 /// Returns every key of a family, including deleted ones while the family has other keys.
-pub(crate) fn of_family(db: &Connection, family: &str) -> rusqlite::Result<Vec<String>> {
-    db.prepare_cached(OF_FAMILY)?.query_map([family], |row| row.get("id"))?.collect()
+pub(crate) fn of_family(db: &Db, family: &str) -> DbResult<Vec<String>> {
+    db.rows(OF_FAMILY, [family], |row| row.get("id"))
 }
 
 /// Records that a key was used in an hour since the Unix epoch. Writes at most once per key and hour.
-pub(crate) fn mark_used(tx: &Connection, id: &str, hour: u64) -> rusqlite::Result<()> {
-    tx.prepare_cached(MARK_USED)?.execute(named_params! {":id": id, ":hour": hour})?;
+pub(crate) fn mark_used(tx: &Db, id: &str, hour: u64) -> DbResult<()> {
+    tx.execute(MARK_USED, named_params! {":id": id, ":hour": hour})?;
     Ok(())
 }
 
 /// True if [`mark_used`] would write.
-pub(crate) fn is_newly_used(db: &Connection, id: &str, hour: u64) -> rusqlite::Result<bool> {
-    db.prepare_cached(IS_NEWLY_USED)?.exists(named_params! {":id": id, ":hour": hour})
+pub(crate) fn is_newly_used(db: &Db, id: &str, hour: u64) -> DbResult<bool> {
+    db.exists(IS_NEWLY_USED, named_params! {":id": id, ":hour": hour})
 }
 
 /// The parts of a key that the snapshot needs to authenticate with it.
@@ -330,12 +323,8 @@ pub(crate) struct OpeningKey {
 }
 
 /// Calls `take` with every open key.
-pub(crate) fn each_open(
-    db: &Connection,
-    now_ms: u64,
-    mut take: impl FnMut(OpeningKey),
-) -> rusqlite::Result<()> {
-    let mut statement = db.prepare_cached(OPEN)?;
+pub(crate) fn each_open(db: &Db, now_ms: u64, mut take: impl FnMut(OpeningKey)) -> DbResult<()> {
+    let mut statement = db.prepare(OPEN)?;
     let columns = OpeningColumns::of(&statement)?;
     let mut rows = statement.query(named_params! {":now": now_ms})?;
     while let Some(row) = rows.next()? {
@@ -345,42 +334,37 @@ pub(crate) fn each_open(
 }
 
 /// Returns a key, open or not.
-pub(crate) fn opening(db: &Connection, id: &str, now_ms: u64) -> rusqlite::Result<Option<OpeningKey>> {
-    let mut statement = db.prepare_cached(OPENING)?;
+pub(crate) fn opening(db: &Db, id: &str, now_ms: u64) -> DbResult<Option<OpeningKey>> {
+    let mut statement = db.prepare(OPENING)?;
     let columns = OpeningColumns::of(&statement)?;
-    statement.query_row(named_params! {":id": id, ":now": now_ms}, |row| columns.read(row)).optional()
+    statement.optional_row(named_params! {":id": id, ":now": now_ms}, |row| columns.read(row))
 }
 
 /// Returns up to `rows` keys of a project, open or not.
 pub(crate) fn openings_of_project(
-    db: &Connection,
+    db: &Db,
     project: &str,
     now_ms: u64,
     rows: usize,
-) -> rusqlite::Result<Vec<OpeningKey>> {
+) -> DbResult<Vec<OpeningKey>> {
     openings(db, OPENINGS_OF_PROJECT, project, (now_ms, rows))
 }
 
 /// Returns up to `rows` keys that act as a human, open or not.
 pub(crate) fn openings_of_human(
-    db: &Connection,
+    db: &Db,
     principal: &str,
     now_ms: u64,
     rows: usize,
-) -> rusqlite::Result<Vec<OpeningKey>> {
+) -> DbResult<Vec<OpeningKey>> {
     openings(db, OPENINGS_OF_HUMAN, principal, (now_ms, rows))
 }
 
-fn openings(
-    db: &Connection,
-    sql: &str,
-    owner: &str,
-    (now_ms, rows): (u64, usize),
-) -> rusqlite::Result<Vec<OpeningKey>> {
-    let mut statement = db.prepare_cached(sql)?;
+fn openings(db: &Db, sql: &str, owner: &str, (now_ms, rows): (u64, usize)) -> DbResult<Vec<OpeningKey>> {
+    let mut statement = db.prepare(sql)?;
     let columns = OpeningColumns::of(&statement)?;
     let values = named_params! {":owner": owner, ":now": now_ms, ":rows": rows};
-    statement.query_map(values, |row| columns.read(row))?.collect()
+    statement.rows(values, |row| columns.read(row))
 }
 
 /// The column positions of an [`OpeningKey`]. Looking them up by name for each row would take most of the time.
@@ -396,21 +380,21 @@ struct OpeningColumns {
 }
 
 impl OpeningColumns {
-    fn of(statement: &Statement<'_>) -> rusqlite::Result<Self> {
-        let place = |column| statement.column_index(column);
+    fn of(statement: &Statement<'_>) -> DbResult<Self> {
+        let place = |column: &str| statement.position(column);
         Ok(Self {
             id: place("id")?,
             hash: place("hash")?,
             project: place("project")?,
             acts_as: place("acts_as")?,
             expires_at_ms: place("expires_at_ms")?,
-            lists: allowlist::places(statement)?,
+            lists: allowlist::places(place)?,
             tags: place("tags")?,
             is_open: place("is_open")?,
         })
     }
 
-    fn read(&self, row: &Row<'_>) -> rusqlite::Result<OpeningKey> {
+    fn read(&self, row: Row<'_>) -> DbResult<OpeningKey> {
         Ok(OpeningKey {
             id: row.get(self.id)?,
             hash: KeyHash(row.get(self.hash)?),
@@ -448,12 +432,12 @@ const PAGE: &str = "SELECT id, name, project, acts_as, prefix, state, expires_at
      AND (:prefix IS NULL OR prefix = :prefix) \
      AND (:q IS NULL OR instr(lower(name), :q) OR instr(lower(id), :q) OR instr(prefix, :raw)) \
      ORDER BY id LIMIT :rows";
-const FIND: &str = "SELECT *, sealed IS NOT NULL AS recoverable FROM keys WHERE id = ?";
-const SEALED: &str = "SELECT sealed FROM keys WHERE id = ?";
-const SUCCESSOR: &str = "SELECT id FROM keys WHERE rotated_from = ? AND state <> 'revoked'";
+const FIND: &str = "SELECT *, sealed IS NOT NULL AS recoverable FROM keys WHERE id = :id";
+const SEALED: &str = "SELECT sealed FROM keys WHERE id = :id";
+const SUCCESSOR: &str = "SELECT id FROM keys WHERE rotated_from = :rotated_from AND state <> 'revoked'";
 const LIVING: &str = "SELECT count(*) AS keys FROM keys \
      WHERE project = :project AND state <> 'revoked' AND (:acts_as IS NULL OR acts_as = :acts_as)";
-const LIVING_AS: &str = "SELECT count(*) AS keys FROM keys WHERE acts_as = ? AND state <> 'revoked'";
+const LIVING_AS: &str = "SELECT count(*) AS keys FROM keys WHERE acts_as = :acts_as AND state <> 'revoked'";
 const INSERT: &str = "INSERT INTO keys (id, name, project, acts_as, hash, prefix, sealed, state, expires_at_ms, \
      models, endpoints, routes, tags, rotated_from, family, version, created_at_ms, updated_at_ms) VALUES \
      (:id, :name, :project, :acts_as, :hash, :prefix, :sealed, :state, :expires, \
@@ -467,16 +451,16 @@ const MARK_USED: &str = "UPDATE keys SET last_used_hour = :hour \
      WHERE id = :id AND (last_used_hour IS NULL OR last_used_hour < :hour)";
 const IS_NEWLY_USED: &str = "SELECT 1 FROM keys \
      WHERE id = :id AND (last_used_hour IS NULL OR last_used_hour < :hour)";
-const DELETE: &str = "DELETE FROM keys WHERE id = ?";
-const DELETE_OF: &str = "DELETE FROM keys WHERE project = ? RETURNING id, family";
-const HAS_KEYS: &str = "SELECT 1 FROM keys WHERE family = ?";
-const REMEMBER: &str = "INSERT INTO former_keys (id, family) VALUES (?, ?)";
-const FORGET_FAMILY: &str = "DELETE FROM former_keys WHERE family = ?";
-const FAMILY: &str = "SELECT family FROM keys WHERE id = ?1 \
-     UNION ALL SELECT family FROM former_keys WHERE id = ?1";
-const IN_FAMILY: &str = "SELECT id FROM keys WHERE family = ?";
-const OF_FAMILY: &str = "SELECT id FROM keys WHERE family = ?1 \
-     UNION ALL SELECT id FROM former_keys WHERE family = ?1";
+const DELETE: &str = "DELETE FROM keys WHERE id = :id";
+const DELETE_OF: &str = "DELETE FROM keys WHERE project = :project RETURNING id, family";
+const HAS_KEYS: &str = "SELECT 1 FROM keys WHERE family = :family";
+const REMEMBER: &str = "INSERT INTO former_keys (id, family) VALUES (:id, :family)";
+const FORGET_FAMILY: &str = "DELETE FROM former_keys WHERE family = :family";
+const FAMILY: &str = "SELECT family FROM keys WHERE id = :id \
+     UNION ALL SELECT family FROM former_keys WHERE id = :id";
+const IN_FAMILY: &str = "SELECT id FROM keys WHERE family = :family";
+const OF_FAMILY: &str = "SELECT id FROM keys WHERE family = :family \
+     UNION ALL SELECT id FROM former_keys WHERE family = :family";
 const OPEN: &str = "SELECT keys.id, hash, project, acts_as, expires_at_ms, models, endpoints, routes, tags, 1 AS is_open \
      FROM keys LEFT JOIN principals ON principals.id = acts_as \
      WHERE state = 'active' AND (expires_at_ms IS NULL OR expires_at_ms > :now) \

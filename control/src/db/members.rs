@@ -1,8 +1,8 @@
 //! The table `members`: the humans of each project, and their roles.
 
-use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
-use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::{Deserialize, Serialize};
+
+use crate::db::engine::{Db, DbResult, FromValue, Mismatch, Row, Value, named_params};
 
 /// The membership of a human in a project, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -45,16 +45,16 @@ impl MemberRole {
     }
 }
 
-impl FromSql for MemberRole {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        let text = value.as_str()?;
+impl FromValue<'_> for MemberRole {
+    fn from_value(value: Value<'_>) -> Result<Self, Mismatch> {
+        let text = <&str>::from_value(value)?;
         let known = Self::NAMES.iter().find(|(name, _)| *name == text);
-        known.map(|(_, role)| *role).ok_or(FromSqlError::InvalidType)
+        known.map(|(_, role)| *role).ok_or(Mismatch)
     }
 }
 
 impl ProjectMember {
-    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn of(row: Row<'_>) -> DbResult<Self> {
         Ok(Self {
             project: row.get("project")?,
             principal: row.get("principal")?,
@@ -65,62 +65,56 @@ impl ProjectMember {
 }
 
 /// Returns up to `rows` members of a project with principal ids after `after`.
-pub(crate) fn page(
-    db: &Connection,
-    project: &str,
-    after: &str,
-    rows: i64,
-) -> rusqlite::Result<Vec<ProjectMember>> {
+pub(crate) fn page(db: &Db, project: &str, after: &str, rows: i64) -> DbResult<Vec<ProjectMember>> {
     let values = named_params! {":project": project, ":after": after, ":rows": rows};
-    db.prepare_cached(PAGE)?.query_map(values, ProjectMember::of)?.collect()
+    db.rows(PAGE, values, ProjectMember::of)
 }
 
-pub(crate) fn find(
-    db: &Connection,
-    project: &str,
-    principal: &str,
-) -> rusqlite::Result<Option<ProjectMember>> {
-    db.prepare_cached(FIND)?.query_row([project, principal], ProjectMember::of).optional()
+pub(crate) fn find(db: &Db, project: &str, principal: &str) -> DbResult<Option<ProjectMember>> {
+    db.optional_row(FIND, [project, principal], ProjectMember::of)
 }
 
 /// Returns every membership of a human.
-pub(crate) fn of_principal(db: &Connection, principal: &str) -> rusqlite::Result<Vec<ProjectMember>> {
-    db.prepare_cached(OF_PRINCIPAL)?.query_map([principal], ProjectMember::of)?.collect()
+pub(crate) fn of_principal(db: &Db, principal: &str) -> DbResult<Vec<ProjectMember>> {
+    db.rows(OF_PRINCIPAL, [principal], ProjectMember::of)
 }
 
 /// Returns every member of a project.
-pub(crate) fn of_project(db: &Connection, project: &str) -> rusqlite::Result<Vec<ProjectMember>> {
-    db.prepare_cached(OF_PROJECT)?.query_map([project], ProjectMember::of)?.collect()
+pub(crate) fn of_project(db: &Db, project: &str) -> DbResult<Vec<ProjectMember>> {
+    db.rows(OF_PROJECT, [project], ProjectMember::of)
 }
 
 /// Returns the number of owners of a project.
-pub(crate) fn owners(db: &Connection, project: &str) -> rusqlite::Result<u64> {
-    db.prepare_cached(OWNERS)?.query_row([project], |row| row.get("owners"))
+pub(crate) fn owners(db: &Db, project: &str) -> DbResult<u64> {
+    db.row(OWNERS, [project], |row| row.get("owners"))
 }
 
 /// Stores a membership, or changes the role of an existing one.
-pub(crate) fn put(tx: &Connection, member: &ProjectMember) -> rusqlite::Result<()> {
-    tx.prepare_cached(PUT)?.execute(named_params! {
-        ":project": member.project,
-        ":principal": member.principal,
-        ":role": member.role.name(),
-        ":created": member.created_at_ms,
-    })?;
+pub(crate) fn put(tx: &Db, member: &ProjectMember) -> DbResult<()> {
+    tx.execute(
+        PUT,
+        named_params! {
+            ":project": member.project,
+            ":principal": member.principal,
+            ":role": member.role.name(),
+            ":created": member.created_at_ms,
+        },
+    )?;
     Ok(())
 }
 
-pub(crate) fn delete(tx: &Connection, project: &str, principal: &str) -> rusqlite::Result<()> {
-    tx.prepare_cached(DELETE)?.execute([project, principal])?;
+pub(crate) fn delete(tx: &Db, project: &str, principal: &str) -> DbResult<()> {
+    tx.execute(DELETE, [project, principal])?;
     Ok(())
 }
 
 const PAGE: &str =
     "SELECT * FROM members WHERE project = :project AND principal > :after ORDER BY principal LIMIT :rows";
-const FIND: &str = "SELECT * FROM members WHERE project = ? AND principal = ?";
-const OF_PRINCIPAL: &str = "SELECT * FROM members WHERE principal = ? ORDER BY project";
-const OF_PROJECT: &str = "SELECT * FROM members WHERE project = ? ORDER BY principal";
-const OWNERS: &str = "SELECT count(*) AS owners FROM members WHERE project = ? AND role = 'owner'";
+const FIND: &str = "SELECT * FROM members WHERE project = :project AND principal = :principal";
+const OF_PRINCIPAL: &str = "SELECT * FROM members WHERE principal = :principal ORDER BY project";
+const OF_PROJECT: &str = "SELECT * FROM members WHERE project = :project ORDER BY principal";
+const OWNERS: &str = "SELECT count(*) AS owners FROM members WHERE project = :project AND role = 'owner'";
 const PUT: &str = "INSERT INTO members (project, principal, role, created_at_ms) \
      VALUES (:project, :principal, :role, :created) \
      ON CONFLICT (project, principal) DO UPDATE SET role = excluded.role";
-const DELETE: &str = "DELETE FROM members WHERE project = ? AND principal = ?";
+const DELETE: &str = "DELETE FROM members WHERE project = :project AND principal = :principal";

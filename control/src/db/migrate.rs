@@ -4,10 +4,9 @@
 //! database. A migration whose name begins with `usage` changes only the tables of usage and runs in the file that
 //! contains them (`db/files.rs`). Both files count all numbers.
 
-use rusqlite::{Connection, TransactionBehavior};
-
+use super::engine::sqlite::row_sums;
 use super::files::{MAIN, is_apart};
-use super::row_sums;
+use crate::db::engine::{Db, DbResult};
 
 /// All migrations in order; the first one creates version 1.
 pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
@@ -45,36 +44,36 @@ pub(crate) fn newest() -> i64 {
 }
 
 /// Returns the version of an open database; 0 for an empty one.
-pub(crate) fn version(db: &Connection) -> rusqlite::Result<i64> {
-    db.pragma_query_value(None, "user_version", |row| row.get(0))
+pub(crate) fn version(db: &Db) -> DbResult<i64> {
+    db.pragma(None, "user_version")
 }
 
 /// Migrates the database to [`newest`]. If the process is killed, the next call continues where it stopped.
-pub(crate) fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
+pub(crate) fn migrate(db: &mut Db) -> DbResult<()> {
     let apart = is_apart(db)?;
     run(db, |name| !(apart && is_of_usage(name)))
 }
 
 /// Migrates a database that contains only the tables of usage.
-pub(crate) fn migrate_usage(db: &mut Connection) -> rusqlite::Result<()> {
+pub(crate) fn migrate_usage(db: &mut Db) -> DbResult<()> {
     run(db, is_of_usage)
 }
 
 /// Creates the tables of usage, all empty.
-pub(crate) fn make_usage(tx: &Connection) -> rusqlite::Result<()> {
-    MIGRATIONS.iter().filter(|(name, _)| is_of_usage(name)).try_for_each(|(_, sql)| tx.execute_batch(sql))
+pub(crate) fn make_usage(tx: &Db) -> DbResult<()> {
+    MIGRATIONS.iter().filter(|(name, _)| is_of_usage(name)).try_for_each(|(_, sql)| tx.batch(sql))
 }
 
-fn run(db: &mut Connection, is_meant: impl Fn(&str) -> bool) -> rusqlite::Result<()> {
+fn run(db: &mut Db, is_meant: impl Fn(&str) -> bool) -> DbResult<()> {
     let from = version(db)?;
     let done = usize::try_from(from).unwrap_or(usize::MAX);
     for (number, (name, sql)) in (1_i64..).zip(MIGRATIONS).skip(done) {
-        let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let tx = db.transaction()?;
         if is_meant(name) {
-            tx.execute_batch(sql)?;
+            tx.batch(sql)?;
         }
         row_sums::forget(&tx, MAIN)?;
-        tx.pragma_update(None, "user_version", number)?;
+        tx.set_pragma(None, "user_version", number)?;
         tx.commit()?;
         tracing::debug!(migration = name, "database migrated");
     }
@@ -105,11 +104,11 @@ mod tests {
     #[test]
     fn each_schema_version_migrates_to_the_newest() {
         for start in 0..MIGRATIONS.len() {
-            let mut db = Connection::open_in_memory().unwrap();
+            let mut db = Db::in_memory().unwrap();
             for (_, sql) in &MIGRATIONS[..start] {
-                db.execute_batch(sql).unwrap();
+                db.batch(sql).unwrap();
             }
-            db.pragma_update(None, "user_version", i64::try_from(start).unwrap()).unwrap();
+            db.set_pragma(None, "user_version", i64::try_from(start).unwrap()).unwrap();
             migrate(&mut db).unwrap();
             assert_eq!(version(&db).unwrap(), newest());
             migrate(&mut db).unwrap();
@@ -118,11 +117,11 @@ mod tests {
 
     #[test]
     fn sums_of_the_first_release_are_kept_and_their_cost_is_unknown() {
-        let mut db = Connection::open_in_memory().unwrap();
-        MIGRATIONS[..2].iter().for_each(|(_, sql)| db.execute_batch(sql).unwrap());
-        db.pragma_update(None, "user_version", 2).unwrap();
+        let mut db = Db::in_memory().unwrap();
+        MIGRATIONS[..2].iter().for_each(|(_, sql)| db.batch(sql).unwrap());
+        db.set_pragma(None, "user_version", 2).unwrap();
         for hour in [23, 24, 47] {
-            let row = "INSERT INTO usage_hour VALUES (?, 'pj', 'k', 'p', 'm', 'e', 'o', 'c', 2, 3, 4, 5, 6, 7, 8, 9, 1)";
+            let row = "INSERT INTO usage_hour VALUES (:hour, 'pj', 'k', 'p', 'm', 'e', 'o', 'c', 2, 3, 4, 5, 6, 7, 8, 9, 1)";
             db.execute(row, [hour]).unwrap();
         }
         migrate(&mut db).unwrap();
@@ -131,10 +130,7 @@ mod tests {
                 "SELECT hour, requests, unpriced, cost_nano_usd, reasoning_tokens FROM {table} \
                  WHERE principal = '' AND model = 'm' AND first_contents > 0 ORDER BY hour"
             );
-            let mut statement = db.prepare(&sql).unwrap();
-            let rows =
-                statement.query_map([], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?)));
-            rows.unwrap().collect::<Result<_, _>>().unwrap()
+            db.rows(&sql, (), |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?))).unwrap()
         };
         assert_eq!(sums("usage_hour"), [23, 24, 47].map(|hour| (hour, 2, 2, 0, 7)));
         assert_eq!(sums("usage_day"), [(0, 2, 2, 0, 7), (24, 4, 4, 0, 14)]);
@@ -142,18 +138,18 @@ mod tests {
 
     #[test]
     fn limits_of_a_rotated_key_become_those_of_its_family() {
-        let mut db = Connection::open_in_memory().unwrap();
-        db.pragma_update(None, "foreign_keys", true).unwrap();
-        MIGRATIONS[..11].iter().for_each(|(_, sql)| db.execute_batch(sql).unwrap());
-        db.pragma_update(None, "user_version", 11).unwrap();
-        db.execute_batch(
+        let mut db = Db::in_memory().unwrap();
+        db.set_pragma(None, "foreign_keys", true).unwrap();
+        MIGRATIONS[..11].iter().for_each(|(_, sql)| db.batch(sql).unwrap());
+        db.set_pragma(None, "user_version", 11).unwrap();
+        db.batch(
             "INSERT INTO projects VALUES ('prj', 'p', 0, NULL, NULL, NULL, 1, 0, 0);
              INSERT INTO principals VALUES ('prn', 'Ada', NULL, 0, 1, 0, 0);",
         )
         .unwrap();
         for (key, from) in [("k1", None), ("k3", Some("k1")), ("k2", Some("k3")), ("other", None)] {
             let row = "INSERT INTO keys (id, name, project, hash, prefix, state, rotated_from, version, created_at_ms, \
-                       updated_at_ms) VALUES (?1, '', 'prj', CAST(?1 AS BLOB), '', 'active', ?2, 1, 0, 0)";
+                       updated_at_ms) VALUES (:id, '', 'prj', CAST(:id AS BLOB), '', 'active', :from, 1, 0, 0)";
             db.execute(row, (key, from)).unwrap();
         }
         for (id, column, subject) in
@@ -161,16 +157,14 @@ mod tests {
         {
             let row = format!(
                 "INSERT INTO quotas (id, {column}, metric, period, amount, hard, version, created_at_ms, updated_at_ms) \
-                 VALUES (?, ?, 'requests', 'month', 7, 1, 1, 0, 0)"
+                 VALUES (:id, :subject, 'requests', 'month', 7, 1, 1, 0, 0)"
             );
             db.execute(&row, [id, subject]).unwrap();
-            db.execute("INSERT INTO quota_used VALUES (?, 0, 5)", [id]).unwrap();
+            db.execute("INSERT INTO quota_used VALUES (:quota, 0, 5)", [id]).unwrap();
         }
         migrate(&mut db).unwrap();
         let texts = |sql: &str| -> Vec<(String, String)> {
-            let mut statement = db.prepare(sql).unwrap();
-            let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-            rows.collect::<Result<_, _>>().unwrap()
+            db.rows(sql, (), |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
         };
         let pairs = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
             pairs.iter().map(|(one, two)| ((*one).to_owned(), (*two).to_owned())).collect()
@@ -189,14 +183,11 @@ mod tests {
 
     #[test]
     fn tables_of_usage_are_the_same_in_either_file() {
-        let tables = |db: &Connection| -> std::collections::BTreeSet<String> {
-            let mut statement = db
-                .prepare("SELECT type || ' ' || name || ' ' || coalesce(sql, '') FROM sqlite_schema")
-                .unwrap();
-            let rows = statement.query_map([], |row| row.get(0)).unwrap();
-            rows.collect::<Result<_, _>>().unwrap()
+        let tables = |db: &Db| -> std::collections::BTreeSet<String> {
+            let sql = "SELECT type || ' ' || name || ' ' || coalesce(sql, '') FROM sqlite_schema";
+            db.rows(sql, (), |row| row.get(0)).unwrap()
         };
-        let [mut whole, mut usage, mut rest] = [(); 3].map(|()| Connection::open_in_memory().unwrap());
+        let [mut whole, mut usage, mut rest] = [(); 3].map(|()| Db::in_memory().unwrap());
         migrate(&mut whole).unwrap();
         migrate_usage(&mut usage).unwrap();
         run(&mut rest, |name| !is_of_usage(name)).unwrap();
@@ -207,10 +198,10 @@ mod tests {
 
     #[test]
     fn every_table_is_strict() {
-        let mut db = Connection::open_in_memory().unwrap();
+        let mut db = Db::in_memory().unwrap();
         migrate(&mut db).unwrap();
         let loose: i64 = db
-            .query_row("SELECT count(*) FROM pragma_table_list WHERE schema = 'main' AND NOT strict AND name NOT LIKE 'sqlite_%'", [], |row| row.get(0))
+            .row("SELECT count(*) FROM pragma_table_list WHERE schema = 'main' AND NOT strict AND name NOT LIKE 'sqlite_%'", (), |row| row.get(0))
             .unwrap();
         assert_eq!(loose, 0);
     }

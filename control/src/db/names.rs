@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 
 use records::{Record, RecordName};
-use rusqlite::{Connection, OptionalExtension as _, Row};
 use serde::Serialize;
 use shared::quota::Subject;
 
 use super::quotas;
+use crate::db::engine::{Db, DbResult, Row};
 
 /// A kind of object with an id and a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,12 +45,7 @@ pub(crate) struct Labels {
 
 impl Labels {
     /// Returns the label of `id`; one without a name if nothing is known about it.
-    pub(crate) fn find(
-        &mut self,
-        db: &Connection,
-        named: NamedKind,
-        id: &str,
-    ) -> rusqlite::Result<NameLabel> {
+    pub(crate) fn find(&mut self, db: &Db, named: NamedKind, id: &str) -> DbResult<NameLabel> {
         let known = self.known.entry(named).or_default();
         if let Some(label) = known.get(id) {
             return Ok(label.clone());
@@ -65,7 +60,7 @@ impl Labels {
 }
 
 /// Returns the name of what an alert is about: of a key or project, of the subject of a limit, else the object itself.
-pub(crate) fn object_name(db: &Connection, labels: &mut Labels, object: &str) -> rusqlite::Result<String> {
+pub(crate) fn object_name(db: &Db, labels: &mut Labels, object: &str) -> DbResult<String> {
     let subject = quotas::find(db, object)?.map(|row| row.counted.subject);
     let (named, id) = match &subject {
         Some(subject) => (NamedKind::of(subject.kind), subject.id.as_str()),
@@ -97,7 +92,7 @@ pub(crate) struct OwnerNames {
 
 impl OwnerNames {
     /// Returns the names of a key, a project and a human.
-    pub(crate) fn of(db: &Connection, labels: &mut Labels, ids: [Option<&str>; 3]) -> rusqlite::Result<Self> {
+    pub(crate) fn of(db: &Db, labels: &mut Labels, ids: [Option<&str>; 3]) -> DbResult<Self> {
         let mut find = |named, id: Option<&str>| match id.filter(|id| !id.is_empty()) {
             Some(id) => labels.find(db, named, id),
             None => Ok(NameLabel::default()),
@@ -113,11 +108,7 @@ impl OwnerNames {
     }
 
     /// Returns the names of the key, project and human of an exchange.
-    pub(crate) fn of_record(
-        db: &Connection,
-        labels: &mut Labels,
-        record: &Record<'_>,
-    ) -> rusqlite::Result<Self> {
+    pub(crate) fn of_record(db: &Db, labels: &mut Labels, record: &Record<'_>) -> DbResult<Self> {
         Self::of(
             db,
             labels,
@@ -126,7 +117,7 @@ impl OwnerNames {
     }
 }
 
-fn read(db: &Connection, named: NamedKind, id: &str) -> rusqlite::Result<NameLabel> {
+fn read(db: &Db, named: NamedKind, id: &str) -> DbResult<NameLabel> {
     if let Some(name) = id.strip_prefix(ADMINISTRATOR).filter(|_| named == NamedKind::Key) {
         return Ok(NameLabel { name: Some(name.to_owned()), email: None });
     }
@@ -135,11 +126,11 @@ fn read(db: &Connection, named: NamedKind, id: &str) -> rusqlite::Result<NameLab
         NamedKind::Project => (PROJECT, "project"),
         NamedKind::Principal => (PRINCIPAL, "principal"),
     };
-    let label = |row: &Row<'_>| Ok(NameLabel { name: row.get("name")?, email: row.get("email")? });
-    if let Some(found) = db.prepare_cached(sql)?.query_row([id], label).optional()? {
+    let label = |row: Row<'_>| Ok(NameLabel { name: row.get("name")?, email: row.get("email")? });
+    if let Some(found) = db.optional_row(sql, [id], label)? {
         return Ok(found);
     }
-    Ok(db.prepare_cached(DELETED)?.query_row([kind, id], label).optional()?.unwrap_or_default())
+    Ok(db.optional_row(DELETED, [kind, id], label)?.unwrap_or_default())
 }
 
 /// The prefix of an administrator's name in the id of their key.
@@ -147,10 +138,10 @@ const ADMINISTRATOR: &str = "admin:";
 /// Limit on the cached labels of each kind.
 const LABELS_MAX: usize = 20_000;
 
-const KEY: &str = "SELECT name, NULL AS email FROM keys WHERE id = ?";
-const PROJECT: &str = "SELECT name, NULL AS email FROM projects WHERE id = ?";
-const PRINCIPAL: &str = "SELECT name, email FROM principals WHERE id = ?";
+const KEY: &str = "SELECT name, NULL AS email FROM keys WHERE id = :id";
+const PROJECT: &str = "SELECT name, NULL AS email FROM projects WHERE id = :id";
+const PRINCIPAL: &str = "SELECT name, email FROM principals WHERE id = :id";
 const DELETED: &str = "SELECT coalesce(detail ->> '$.after.name', detail ->> '$.before.name') AS name, \
      coalesce(detail ->> '$.after.email', detail ->> '$.before.email') AS email \
      FROM (SELECT id, CASE WHEN json_valid(detail) THEN detail ELSE '{}' END AS detail FROM audit \
-     WHERE object_kind = ? AND object_id = ? AND outcome = 'done') WHERE name IS NOT NULL ORDER BY id DESC LIMIT 1";
+     WHERE object_kind = :object_kind AND object_id = :object_id AND outcome = 'done') WHERE name IS NOT NULL ORDER BY id DESC LIMIT 1";

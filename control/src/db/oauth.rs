@@ -1,11 +1,11 @@
 //! The table `oauth_connections`: sign-ins of humans at the vendors of provider instances.
 
-use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::{Deserialize, Serialize};
 use shared::secret::Secret;
 
 use crate::common::credential::oauth::{OauthConnection, OauthTokens};
 use crate::common::vault::{SealError, SealPlace, VaultKeys};
+use crate::db::engine::{Db, DbError, DbResult, Row, named_params};
 
 /// The sealed value of the column `tokens`.
 #[derive(Serialize, Deserialize)]
@@ -18,14 +18,14 @@ fn place(provider: &str) -> SealPlace<'_> {
     SealPlace { table: "oauth_connections", column: "tokens", id: provider }
 }
 
-fn of(row: &Row<'_>, keys: &VaultKeys) -> rusqlite::Result<OauthConnection> {
+fn of(row: Row<'_>, keys: &VaultKeys) -> DbResult<OauthConnection> {
     let provider: String = row.get("provider")?;
     let sealed: Option<Vec<u8>> = row.get("tokens")?;
     let tokens = sealed.map(|sealed| opened(keys, &provider, &sealed)).transpose().unwrap_or_else(|_| {
         tracing::error!(provider.id = provider, "its stored tokens cannot be decrypted; connect it again");
         None
     });
-    let failure = row.get::<_, Option<u64>>("failed_at_ms")?.zip(row.get("failure")?);
+    let failure = row.get::<Option<u64>>("failed_at_ms")?.zip(row.get("failure")?);
     let scopes: String = row.get("scopes")?;
     Ok(OauthConnection {
         owner: row.get("owner")?,
@@ -50,21 +50,17 @@ fn opened(keys: &VaultKeys, provider: &str, sealed: &[u8]) -> Result<OauthTokens
 }
 
 /// Returns all connections with their tokens.
-pub(crate) fn all(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<Vec<OauthConnection>> {
-    db.prepare_cached(ALL)?.query_map([], |row| of(row, keys))?.collect()
+pub(crate) fn all(db: &Db, keys: &VaultKeys) -> DbResult<Vec<OauthConnection>> {
+    db.rows(ALL, (), |row| of(row, keys))
 }
 
 /// Returns the connection of a provider instance with its tokens.
-pub(crate) fn find(
-    db: &Connection,
-    keys: &VaultKeys,
-    provider: &str,
-) -> rusqlite::Result<Option<OauthConnection>> {
-    db.prepare_cached(FIND)?.query_row([provider], |row| of(row, keys)).optional()
+pub(crate) fn find(db: &Db, keys: &VaultKeys, provider: &str) -> DbResult<Option<OauthConnection>> {
+    db.optional_row(FIND, [provider], |row| of(row, keys))
 }
 
 /// Seals and stores a connection in place of an earlier one.
-pub(crate) fn put(db: &Connection, keys: &VaultKeys, connection: &OauthConnection) -> Result<(), PutError> {
+pub(crate) fn put(db: &Db, keys: &VaultKeys, connection: &OauthConnection) -> Result<(), PutError> {
     let sealed = connection.tokens.as_ref().map(|tokens| {
         let refresh = tokens.refresh.as_ref().map(|refresh| refresh.expose().clone());
         let plain = SealedTokens { access: tokens.access.expose().clone(), refresh };
@@ -72,21 +68,24 @@ pub(crate) fn put(db: &Connection, keys: &VaultKeys, connection: &OauthConnectio
         keys.seal(&place(&connection.provider), plain.expose())
     });
     let (failed_at_ms, failure) = connection.failure.clone().unzip();
-    db.prepare_cached(PUT)?.execute(named_params! {
-        ":provider": connection.provider,
-        ":owner": connection.owner,
-        ":serial": connection.serial,
-        ":binding": connection.binding,
-        ":tokens": sealed.transpose()?,
-        ":account": connection.account,
-        ":scopes": connection.scopes.join(" "),
-        ":expires": connection.expires_at_ms,
-        ":connected": connection.connected_at_ms,
-        ":refreshed": connection.refreshed_at_ms,
-        ":began": connection.refresh_began_at_ms,
-        ":failed": failed_at_ms,
-        ":failure": failure,
-    })?;
+    db.execute(
+        PUT,
+        named_params! {
+            ":provider": connection.provider,
+            ":owner": connection.owner,
+            ":serial": connection.serial,
+            ":binding": connection.binding,
+            ":tokens": sealed.transpose()?,
+            ":account": connection.account,
+            ":scopes": connection.scopes.join(" "),
+            ":expires": connection.expires_at_ms,
+            ":connected": connection.connected_at_ms,
+            ":refreshed": connection.refreshed_at_ms,
+            ":began": connection.refresh_began_at_ms,
+            ":failed": failed_at_ms,
+            ":failure": failure,
+        },
+    )?;
     Ok(())
 }
 
@@ -94,7 +93,7 @@ pub(crate) fn put(db: &Connection, keys: &VaultKeys, connection: &OauthConnectio
 #[derive(Debug)]
 pub(crate) enum PutError {
     Seal(SealError),
-    Sql(rusqlite::Error),
+    Sql(DbError),
 }
 
 impl From<SealError> for PutError {
@@ -103,32 +102,32 @@ impl From<SealError> for PutError {
     }
 }
 
-impl From<rusqlite::Error> for PutError {
-    fn from(error: rusqlite::Error) -> Self {
+impl From<DbError> for PutError {
+    fn from(error: DbError) -> Self {
         Self::Sql(error)
     }
 }
 
 /// Deletes the connection of a provider instance. Returns false if there was none.
-pub(crate) fn delete(db: &Connection, provider: &str) -> rusqlite::Result<bool> {
-    Ok(db.prepare_cached(DELETE)?.execute([provider])? > 0)
+pub(crate) fn delete(db: &Db, provider: &str) -> DbResult<bool> {
+    Ok(db.execute(DELETE, [provider])? > 0)
 }
 
 /// Returns the human who has signed in to a provider instance.
-pub(crate) fn owner(db: &Connection, provider: &str) -> rusqlite::Result<Option<String>> {
-    db.prepare_cached(OWNER)?.query_row([provider], |row| row.get("owner")).optional()
+pub(crate) fn owner(db: &Db, provider: &str) -> DbResult<Option<String>> {
+    db.optional_row(OWNER, [provider], |row| row.get("owner"))
 }
 
 /// Returns the IDs of the provider instances that this human has signed in to.
-pub(crate) fn of_owner(db: &Connection, principal: &str) -> rusqlite::Result<Vec<String>> {
-    db.prepare_cached(OF_OWNER)?.query_map([principal], |row| row.get("provider"))?.collect()
+pub(crate) fn of_owner(db: &Db, principal: &str) -> DbResult<Vec<String>> {
+    db.rows(OF_OWNER, [principal], |row| row.get("provider"))
 }
 
 const ALL: &str = "SELECT * FROM oauth_connections";
-const FIND: &str = "SELECT * FROM oauth_connections WHERE provider = ?";
-const OWNER: &str = "SELECT owner FROM oauth_connections WHERE provider = ?";
+const FIND: &str = "SELECT * FROM oauth_connections WHERE provider = :provider";
+const OWNER: &str = "SELECT owner FROM oauth_connections WHERE provider = :provider";
 const PUT: &str = "REPLACE INTO oauth_connections (provider, owner, serial, binding, tokens, account, scopes, \
      expires_at_ms, connected_at_ms, refreshed_at_ms, refresh_began_at_ms, failed_at_ms, failure) VALUES (:provider, \
      :owner, :serial, :binding, :tokens, :account, :scopes, :expires, :connected, :refreshed, :began, :failed, :failure)";
-const DELETE: &str = "DELETE FROM oauth_connections WHERE provider = ?";
-const OF_OWNER: &str = "SELECT provider FROM oauth_connections WHERE owner = ? ORDER BY provider";
+const DELETE: &str = "DELETE FROM oauth_connections WHERE provider = :provider";
+const OF_OWNER: &str = "SELECT provider FROM oauth_connections WHERE owner = :owner ORDER BY provider";

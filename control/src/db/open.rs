@@ -13,28 +13,28 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
 use shared::secret::Secret;
 
 use super::chain;
+use super::engine::sqlite::connect::Access;
+use super::engine::sqlite::row_sums;
 use super::error::OpenError;
 use super::files::{Files, MAIN, USAGE};
 use super::key_check::{KeysError, make_keys, open_keys};
 use super::lock::StateLock;
 use super::migrate;
-use super::row_sums;
 use super::upgrade_snapshot;
 use crate::common::private_file;
 use crate::common::vault::VaultKeys;
+use crate::db::engine::{Db, DbError, DbErrorKind, DbResult};
 
 /// An opened state directory.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) lock: StateLock,
     /// The only connection that writes.
-    pub(crate) writer: Connection,
+    pub(crate) writer: Db,
     /// The path of the database file.
     pub(crate) path: PathBuf,
     pub(crate) keys: VaultKeys,
@@ -91,7 +91,7 @@ pub(crate) fn examine(dir: &Path, encryption_key: Option<&Secret<[u8; 32]>>) -> 
 pub(crate) fn open_to_read(
     dir: &Path,
     encryption_key: &Secret<[u8; 32]>,
-) -> Result<(Connection, VaultKeys), OpenError> {
+) -> Result<(Db, VaultKeys), OpenError> {
     let path = dir.join(DATABASE);
     match path.try_exists() {
         Ok(true) => {}
@@ -110,12 +110,10 @@ pub(crate) fn open_to_read(
 }
 
 /// Opens a read-only connection with its own small cache.
-pub(crate) fn connect_reader(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let db = Connection::open_with_flags(path, flags)?;
-    db.busy_timeout(BUSY_TIMEOUT)?;
-    db.pragma_update(None, "query_only", true)?;
-    db.pragma_update(None, "cache_size", -1_024)?;
+pub(crate) fn connect_reader(path: &Path) -> DbResult<Db> {
+    let db = Db::open(path, Access::Read)?;
+    db.set_pragma(None, "query_only", true)?;
+    db.set_pragma(None, "cache_size", -1_024)?;
     Ok(db)
 }
 
@@ -125,40 +123,38 @@ pub(crate) fn opens_with(path: &Path, encryption_key: &Secret<[u8; 32]>) -> bool
 }
 
 /// Opens the connection that writes; only one may exist at a time.
-pub(crate) fn connect_writer(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let db = Connection::open_with_flags(path, flags)?;
-    db.busy_timeout(BUSY_TIMEOUT)?;
+pub(crate) fn connect_writer(path: &Path) -> DbResult<Db> {
+    let db = Db::open(path, Access::Write)?;
     tune_writer(&db, MAIN)?;
-    db.pragma_update(None, "foreign_keys", true)?;
-    db.pragma_update(None, "trusted_schema", false)?;
-    db.pragma_update_and_check(None, "wal_autocheckpoint", WAL_PAGES_MAX, |_| Ok(()))?;
-    db.set_prepared_statement_cache_capacity(32);
+    db.set_pragma(None, "foreign_keys", true)?;
+    db.set_pragma(None, "trusted_schema", false)?;
+    db.set_pragma(None, "wal_autocheckpoint", WAL_PAGES_MAX)?;
+    db.cache_statements(32);
     Ok(db)
 }
 
 /// Configures how a writing connection writes to one of its files.
-pub(crate) fn tune_writer(db: &Connection, schema: &str) -> rusqlite::Result<()> {
+pub(crate) fn tune_writer(db: &Db, schema: &str) -> DbResult<()> {
     let schema = Some(schema);
-    db.pragma_update_and_check(schema, "journal_mode", "WAL", |_| Ok(()))?;
-    db.pragma_update(schema, "synchronous", "FULL")?;
-    db.pragma_update(schema, "cache_size", -2_048)?;
-    db.pragma_update_and_check(schema, "journal_size_limit", WAL_BYTES_KEPT, |_| Ok(()))
+    db.set_pragma(schema, "journal_mode", "WAL")?;
+    db.set_pragma(schema, "synchronous", "FULL")?;
+    db.set_pragma(schema, "cache_size", -2_048)?;
+    db.set_pragma(schema, "journal_size_limit", WAL_BYTES_KEPT)
 }
 
 /// Checks an existing database and its keys without writing to it.
-pub(crate) fn check(path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Connection, OpenError> {
+pub(crate) fn check(path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Db, OpenError> {
     let db = check_file(path, APPLICATION_ID, CHECK_KEYS)?;
     open_keys(&db, encryption_key).map_err(|error| keys_error(path, error))?;
     Ok(db)
 }
 
 /// Compares the rows of an intact database with their stored sums.
-fn check_rows(path: &Path, db: &Connection) -> Result<(), OpenError> {
+fn check_rows(path: &Path, db: &Db) -> Result<(), OpenError> {
     let bytes = fs::metadata(path).map_err(|source| OpenError::Io { path: path.into(), source })?.len();
     let skipped = if bytes <= CHECKED_BYTES_MAX { &[][..] } else { LARGE_TABLES };
     // One read transaction: a running gateway may change rows and their sums meanwhile.
-    let changed = db.unchecked_transaction().and_then(|moment| row_sums::changed(&moment, MAIN, skipped));
+    let changed = db.read_transaction().and_then(|moment| row_sums::changed(&moment, MAIN, skipped));
     match changed.map_err(|source| sql_error(path, source))? {
         Some(table) => Err(OpenError::Damaged {
             path: path.into(),
@@ -186,7 +182,7 @@ fn check_usage(dir: &Path) -> Result<(), OpenError> {
 
 /// Checks that the file is an intact database with this application id and of a known version. For a large file, runs
 /// only the partial check `check_some`.
-fn check_file(path: &Path, application_id: i32, check_some: &str) -> Result<Connection, OpenError> {
+fn check_file(path: &Path, application_id: i32, check_some: &str) -> Result<Db, OpenError> {
     let damaged = |detail: &str| OpenError::Damaged { path: path.into(), detail: detail.into() };
     let io = |source| OpenError::Io { path: path.into(), source };
     let mut magic = [0; MAGIC.len()];
@@ -196,9 +192,9 @@ fn check_file(path: &Path, application_id: i32, check_some: &str) -> Result<Conn
         return Err(damaged(if bytes == 0 { "it is empty" } else { "it is not an SQLite database" }));
     }
     drop(file);
-    let sql = |source: rusqlite::Error| sql_error(path, source);
+    let sql = |source: DbError| sql_error(path, source);
     let db = connect_reader(path).map_err(sql)?;
-    let ours: i64 = db.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sql)?;
+    let ours: i64 = db.pragma(None, "application_id").map_err(sql)?;
     if ours != i64::from(application_id) {
         return Err(damaged("it does not belong to this gateway"));
     }
@@ -208,7 +204,7 @@ fn check_file(path: &Path, application_id: i32, check_some: &str) -> Result<Conn
     }
     // Checking all of a large file would take too long for a start.
     let check = if bytes <= CHECKED_BYTES_MAX { CHECK_ALL } else { check_some };
-    let finding: String = db.query_row(check, [], |row| row.get(0)).map_err(sql)?;
+    let finding: String = db.row(check, (), |row| row.get(0)).map_err(sql)?;
     if finding != "ok" {
         return Err(damaged(finding.lines().next().unwrap_or_default()));
     }
@@ -222,14 +218,14 @@ fn make(dir: &Path, path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<()
     new_file(&draft).map_err(io)?;
     let sql = |source| OpenError::Sql { path: path.into(), source };
     let mut db = connect_writer(&draft).map_err(sql)?;
-    db.pragma_update(None, "application_id", APPLICATION_ID).map_err(sql)?;
+    db.set_pragma(None, "application_id", APPLICATION_ID).map_err(sql)?;
     migrate::migrate(&mut db).map_err(sql)?;
     let tx = db.transaction().map_err(sql)?;
     make_keys(&tx, encryption_key).map_err(|error| keys_error(path, error))?;
     let keys = open_keys(&tx, encryption_key).map_err(|error| keys_error(path, error))?;
     chain::begin(&tx, &keys, shared::clock::unix_ms()).map_err(sql)?;
     tx.commit().map_err(sql)?;
-    db.close().map_err(|(_, source)| sql(source))?;
+    db.close().map_err(sql)?;
     File::open(&draft).and_then(|file| file.sync_all()).map_err(io)?;
     put_in_place(&draft, path).map_err(io)
 }
@@ -292,17 +288,11 @@ pub(crate) fn close_to_others(path: &Path, mode: u32) {
 }
 
 /// Classifies an error of SQLite on opening the file.
-pub(crate) fn sql_error(path: &Path, source: rusqlite::Error) -> OpenError {
-    if is_damage(&source) {
+pub(crate) fn sql_error(path: &Path, source: DbError) -> OpenError {
+    if source.kind() == DbErrorKind::Damaged {
         return OpenError::Damaged { path: path.into(), detail: source.to_string() };
     }
     OpenError::Sql { path: path.into(), source }
-}
-
-/// Returns true if the file is damaged, or is no database.
-pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
-    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
-    matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
 }
 
 fn keys_error(path: &Path, error: KeysError) -> OpenError {
@@ -335,7 +325,6 @@ pub(crate) const USAGE_APPLICATION_ID: i32 = 0x6c6c_6d75;
 /// The first version with an audit. The chain is created before that migration, so that a chain without ends is never
 /// mistaken for a new one.
 const VERSION_WITH_AUDIT: i64 = 3;
-pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 const WAL_BYTES_KEPT: i64 = 16 << 20;
 /// The write-ahead log's length, in pages of 4 KiB, at which a commit moves the log into the database. Usually
 /// `db/checkpoints.rs` has moved it long before.

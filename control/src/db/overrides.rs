@@ -1,11 +1,11 @@
 //! The table `catalog_overrides`: facts about models that administrators set, with the time from which they apply. Rows
 //! are never changed, so the facts that applied at any earlier moment remain known.
 
-use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::Serialize;
 use shared::prices::Prices;
 
 use crate::common::model_facts::Facts;
+use crate::db::engine::{Db, DbError, DbResult, Row, named_params};
 
 /// An override, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -34,9 +34,9 @@ pub(crate) struct Which {
 }
 
 impl Override {
-    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn of(row: Row<'_>) -> DbResult<Self> {
         let facts: String = row.get("facts")?;
-        let mut facts: Facts = serde_json::from_str(&facts).map_err(|error| unreadable(row, error))?;
+        let mut facts: Facts = serde_json::from_str(&facts).map_err(DbError::bad_value)?;
         facts.prices = facts.prices.map(Prices::by_operator);
         Ok(Self {
             id: row.get("id")?,
@@ -49,62 +49,62 @@ impl Override {
     }
 }
 
-fn unreadable(row: &Row<'_>, error: serde_json::Error) -> rusqlite::Error {
-    let column = row.as_ref().column_index("facts").unwrap_or_default();
-    rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(error))
-}
-
 /// Returns every override, in the order in which they take effect.
-pub(crate) fn all(db: &Connection) -> rusqlite::Result<Vec<Override>> {
-    db.prepare_cached(ALL)?.query_map([], Override::of)?.collect()
+pub(crate) fn all(db: &Db) -> DbResult<Vec<Override>> {
+    db.rows(ALL, (), Override::of)
 }
 
 /// Returns up to `rows` overrides.
-pub(crate) fn page(db: &Connection, which: &Which, rows: i64) -> rusqlite::Result<Vec<Override>> {
-    let mut statement = db.prepare_cached(PAGE)?;
+pub(crate) fn page(db: &Db, which: &Which, rows: i64) -> DbResult<Vec<Override>> {
+    let mut statement = db.prepare(PAGE)?;
     let parameters = named_params! {
         ":provider": which.provider,
         ":model": which.model,
         ":after": which.after,
         ":rows": rows,
     };
-    statement.query_map(parameters, Override::of)?.collect()
+    statement.rows(parameters, Override::of)
 }
 
-pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<Override>> {
-    db.prepare_cached(FIND)?.query_row([id], Override::of).optional()
+pub(crate) fn find(db: &Db, id: &str) -> DbResult<Option<Override>> {
+    db.optional_row(FIND, [id], Override::of)
 }
 
 /// True if another override of the same model takes effect at the same moment.
-pub(crate) fn is_taken(db: &Connection, new: &Override) -> rusqlite::Result<bool> {
-    db.prepare_cached(TAKEN)?.exists(named_params! {
-        ":provider": new.provider,
-        ":model": new.model,
-        ":from": new.effective_from_ms,
-    })
+pub(crate) fn is_taken(db: &Db, new: &Override) -> DbResult<bool> {
+    db.exists(
+        TAKEN,
+        named_params! {
+            ":provider": new.provider,
+            ":model": new.model,
+            ":from": new.effective_from_ms,
+        },
+    )
 }
 
-pub(crate) fn count(db: &Connection) -> rusqlite::Result<u64> {
-    db.prepare_cached(COUNT)?.query_row([], |row| row.get("overrides"))
+pub(crate) fn count(db: &Db) -> DbResult<u64> {
+    db.row(COUNT, (), |row| row.get("overrides"))
 }
 
 /// Inserts a new row.
-pub(crate) fn put(tx: &Connection, new: &Override) -> rusqlite::Result<()> {
-    let facts = serde_json::to_string(&new.facts)
-        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
-    tx.prepare_cached(PUT)?.execute(named_params! {
-        ":id": new.id,
-        ":provider": new.provider,
-        ":model": new.model,
-        ":from": new.effective_from_ms,
-        ":facts": facts,
-        ":created": new.created_at_ms,
-    })?;
+pub(crate) fn put(tx: &Db, new: &Override) -> DbResult<()> {
+    let facts = serde_json::to_string(&new.facts).map_err(DbError::bad_value)?;
+    tx.execute(
+        PUT,
+        named_params! {
+            ":id": new.id,
+            ":provider": new.provider,
+            ":model": new.model,
+            ":from": new.effective_from_ms,
+            ":facts": facts,
+            ":created": new.created_at_ms,
+        },
+    )?;
     Ok(())
 }
 
-pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
-    tx.prepare_cached(DELETE)?.execute([id])?;
+pub(crate) fn delete(tx: &Db, id: &str) -> DbResult<()> {
+    tx.execute(DELETE, [id])?;
     Ok(())
 }
 
@@ -112,10 +112,10 @@ const ALL: &str = "SELECT * FROM catalog_overrides ORDER BY effective_from_ms, i
 const PAGE: &str = "SELECT * FROM catalog_overrides WHERE id > :after \
      AND (:provider IS NULL OR provider = :provider) AND (:model IS NULL OR model = :model) \
      ORDER BY id LIMIT :rows";
-const FIND: &str = "SELECT * FROM catalog_overrides WHERE id = ?";
+const FIND: &str = "SELECT * FROM catalog_overrides WHERE id = :id";
 const TAKEN: &str = "SELECT 1 FROM catalog_overrides \
      WHERE provider = :provider AND model = :model AND effective_from_ms = :from";
 const COUNT: &str = "SELECT count(*) AS overrides FROM catalog_overrides";
 const PUT: &str = "INSERT INTO catalog_overrides (id, provider, model, effective_from_ms, facts, created_at_ms) \
      VALUES (:id, :provider, :model, :from, :facts, :created)";
-const DELETE: &str = "DELETE FROM catalog_overrides WHERE id = ?";
+const DELETE: &str = "DELETE FROM catalog_overrides WHERE id = :id";

@@ -1,14 +1,14 @@
 //! Rows of the table `usage`. Each contains a digest of its other columns, so that a row that a failing disk has changed
-//! is detected when it is read: a start compares the rows with their sums (`db/row_sums.rs`) only in databases up to
+//! is detected when it is read: a start compares the rows with their sums (`db/engine/sqlite/row_sums.rs`) only in databases up to
 //! a certain size. Rows of earlier releases have no digest.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use records::block::{self, Block};
 use records::digest::{long_digest, wide_digest};
-use rusqlite::{Connection, ErrorCode, Row, ffi, params};
 
 use super::signed;
+use crate::db::engine::{Db, DbError, DbErrorKind, DbResult, Row};
 
 /// A row of `SELECT * FROM usage`, all of whose columns but `rows` have been compared with the digest.
 #[derive(Debug)]
@@ -22,39 +22,39 @@ pub(crate) struct PackedRow<'a> {
 
 impl<'a> PackedRow<'a> {
     /// Reads a row. Returns an error that names the row if it is damaged.
-    pub(crate) fn read(row: &'a Row<'_>) -> rusqlite::Result<Self> {
+    pub(crate) fn read(row: Row<'a>) -> DbResult<Self> {
         let numbers = [row.get("id")?, row.get("first_ms")?, row.get("last_ms")?, row.get("exchanges")?];
-        let (requests, names) = (row.get_ref("requests")?.as_blob()?, row.get_ref("names")?.as_blob()?);
+        let (requests, names) = (row.get::<&[u8]>("requests")?, row.get::<&[u8]>("names")?);
         let read = Self {
             id: row.get("id")?,
             names: block::names(names),
-            rows: row.get_ref("rows")?.as_blob()?,
-            digest: row.get::<_, Option<i64>>("digest")?.map(i64::cast_unsigned),
+            rows: row.get::<&[u8]>("rows")?,
+            digest: row.get::<Option<i64>>("digest")?.map(i64::cast_unsigned),
         };
         read.compare(|digest| digest >> 32 == u64::from(head_digest(numbers, requests, names)))?;
         Ok(read)
     }
 
     /// Returns the packed records, or an error that names the row if they are damaged.
-    pub(crate) fn rows(&self) -> rusqlite::Result<&'a [u8]> {
+    pub(crate) fn rows(&self) -> DbResult<&'a [u8]> {
         self.compare(|digest| digest & LOWER == u64::from(rows_digest(self.id, self.rows)))?;
         Ok(self.rows)
     }
 
-    fn compare(&self, is_same: impl Fn(u64) -> bool) -> rusqlite::Result<()> {
+    fn compare(&self, is_same: impl Fn(u64) -> bool) -> DbResult<()> {
         if self.digest.is_none_or(is_same) {
             return Ok(());
         }
         DAMAGED.fetch_add(1, Ordering::Relaxed);
         let text = format!("row {} of the table usage is damaged: it is not what the gateway wrote", self.id);
-        Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), Some(text)))
+        Err(DbError::new(DbErrorKind::Damaged, text))
     }
 }
 
 /// Returns the result of reading a row for work that must not stop at a damaged one: logs the damage and returns `None`.
-pub(crate) fn unless_damaged<T>(read: rusqlite::Result<T>) -> rusqlite::Result<Option<T>> {
+pub(crate) fn unless_damaged<T>(read: DbResult<T>) -> DbResult<Option<T>> {
     match read {
-        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
+        Err(error) if error.kind() == DbErrorKind::Damaged => {
             tracing::error!("{error}");
             Ok(None)
         }
@@ -63,12 +63,12 @@ pub(crate) fn unless_damaged<T>(read: rusqlite::Result<T>) -> rusqlite::Result<O
 }
 
 /// Compares each row with its digest, if the database has any. Returns an error that names the first damaged one.
-pub(crate) fn check_all(db: &Connection) -> rusqlite::Result<()> {
-    if !db.prepare(HAS_DIGESTS)?.exists([])? {
+pub(crate) fn check_all(db: &Db) -> DbResult<()> {
+    if !db.exists(HAS_DIGESTS, ())? {
         return Ok(());
     }
     let mut statement = db.prepare(ALL)?;
-    let mut rows = statement.query([])?;
+    let mut rows = statement.query(())?;
     while let Some(row) = rows.next()? {
         PackedRow::read(row)?.rows()?;
     }
@@ -76,21 +76,15 @@ pub(crate) fn check_all(db: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Writes a row, replacing an existing one with this id.
-pub(crate) fn put(tx: &Connection, id: i64, block: &Block) -> rusqlite::Result<()> {
+pub(crate) fn put(tx: &Db, id: i64, block: &Block) -> DbResult<()> {
     let (first_ms, last_ms) = (signed(block.first_ms), signed(block.last_ms));
     let names = &block.names().packed;
     let head = head_digest([id, first_ms, last_ms, block.exchanges.into()], &block.requests, names);
     let digest = u64::from(head) << 32 | u64::from(rows_digest(id, &block.rows));
-    tx.prepare_cached(WRITE)?.execute(params![
-        id,
-        first_ms,
-        last_ms,
-        block.exchanges,
-        block.requests,
-        names,
-        block.rows,
-        digest.cast_signed()
-    ])?;
+    tx.execute(
+        WRITE,
+        (id, first_ms, last_ms, block.exchanges, &block.requests, names, &block.rows, digest.cast_signed()),
+    )?;
     Ok(())
 }
 
@@ -115,7 +109,7 @@ const LOWER: u64 = 0xffff_ffff;
 const HAS_DIGESTS: &str = "SELECT 1 FROM pragma_table_info('usage') WHERE name = 'digest'";
 const ALL: &str = "SELECT * FROM usage";
 const WRITE: &str = "REPLACE INTO usage (id, first_ms, last_ms, exchanges, requests, names, rows, digest) \
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+     VALUES (:id, :first_ms, :last_ms, :exchanges, :requests, :names, :rows, :digest)";
 
 #[cfg(test)]
 mod tests {
@@ -125,8 +119,8 @@ mod tests {
     use super::*;
     use crate::db::migrate::migrate;
 
-    fn filled() -> Connection {
-        let mut db = Connection::open_in_memory().unwrap();
+    fn filled() -> Db {
+        let mut db = Db::in_memory().unwrap();
         migrate(&mut db).unwrap();
         let mut bytes = Vec::new();
         let record = Record { request_id: "req", started_at_ms: 1_700_000_000_000, ..Record::default() };
@@ -155,7 +149,7 @@ mod tests {
         ] {
             let db = filled();
             check_all(&db).unwrap();
-            assert_eq!(db.execute(&format!("UPDATE usage SET {change} WHERE id = 2"), []).unwrap(), 1);
+            assert_eq!(db.execute(&format!("UPDATE usage SET {change} WHERE id = 2"), ()).unwrap(), 1);
             let before = damaged_reads();
             let error = check_all(&db).unwrap_err();
             assert!(error.to_string().contains("row 2 of the table usage is damaged"), "{change}: {error}");
@@ -167,14 +161,14 @@ mod tests {
     #[test]
     fn a_row_under_another_id_counts_as_damaged() {
         let db = filled();
-        db.execute_batch("DELETE FROM usage WHERE id = 3; UPDATE usage SET id = 3 WHERE id = 2").unwrap();
+        db.batch("DELETE FROM usage WHERE id = 3; UPDATE usage SET id = 3 WHERE id = 2").unwrap();
         assert!(check_all(&db).unwrap_err().to_string().contains("row 3 "));
     }
 
     #[test]
     fn rows_of_earlier_releases_are_read() {
         let db = filled();
-        db.execute("UPDATE usage SET digest = NULL, first_ms = 0", []).unwrap();
+        db.execute("UPDATE usage SET digest = NULL, first_ms = 0", ()).unwrap();
         check_all(&db).unwrap();
     }
 }

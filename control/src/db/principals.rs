@@ -1,7 +1,8 @@
 //! The table `principals`: humans.
 
-use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::Serialize;
+
+use crate::db::engine::{Db, DbResult, Row, named_params};
 
 /// A human, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -24,7 +25,7 @@ pub(crate) struct Principal {
 }
 
 impl Principal {
-    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn of(row: Row<'_>) -> DbResult<Self> {
         Ok(Self {
             id: row.get("id")?,
             name: row.get("name")?,
@@ -40,80 +41,72 @@ impl Principal {
 
 /// Returns up to `rows` humans with ids after `after`; only those whose name, e-mail address or id contains `text`, if
 /// given.
-pub(crate) fn page(
-    db: &Connection,
-    text: Option<&str>,
-    after: &str,
-    rows: i64,
-) -> rusqlite::Result<Vec<Principal>> {
+pub(crate) fn page(db: &Db, text: Option<&str>, after: &str, rows: i64) -> DbResult<Vec<Principal>> {
     let values = named_params! {":q": text.map(str::to_ascii_lowercase), ":after": after, ":rows": rows};
-    db.prepare_cached(PAGE)?.query_map(values, Principal::of)?.collect()
+    db.rows(PAGE, values, Principal::of)
 }
 
-pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<Principal>> {
-    db.prepare_cached(FIND)?.query_row([id], Principal::of).optional()
+pub(crate) fn find(db: &Db, id: &str) -> DbResult<Option<Principal>> {
+    db.optional_row(FIND, [id], Principal::of)
 }
 
 /// True if another human has this e-mail address; upper and lower case are the same.
-pub(crate) fn email_is_taken(db: &Connection, email: &str, by_other_than: &str) -> rusqlite::Result<bool> {
+pub(crate) fn email_is_taken(db: &Db, email: &str, by_other_than: &str) -> DbResult<bool> {
     Ok(with_email(db, email)?.iter().any(|human| human.id != by_other_than))
 }
 
 /// Returns the human whom single sign-on knows by this name.
-pub(crate) fn with_subject(db: &Connection, subject: &str) -> rusqlite::Result<Option<Principal>> {
-    db.prepare_cached(WITH_SUBJECT)?.query_row([subject], Principal::of).optional()
+pub(crate) fn with_subject(db: &Db, subject: &str) -> DbResult<Option<Principal>> {
+    db.optional_row(WITH_SUBJECT, [subject], Principal::of)
 }
 
 /// Returns the humans with this e-mail address; upper and lower case are the same.
-pub(crate) fn with_email(db: &Connection, email: &str) -> rusqlite::Result<Vec<Principal>> {
+pub(crate) fn with_email(db: &Db, email: &str) -> DbResult<Vec<Principal>> {
     let email = email.to_lowercase();
-    let mut statement = db.prepare_cached(WITH_EMAIL)?;
-    let humans = statement.query_map([&email], Principal::of)?;
-    let has_email =
-        |human: &Principal| human.email.as_ref().is_some_and(|known| known.to_lowercase() == email);
-    humans.filter(|human| human.as_ref().map_or(true, has_email)).collect()
+    let mut humans: Vec<_> = db.rows(WITH_EMAIL, [&email], Principal::of)?;
+    humans.retain(|human| human.email.as_ref().is_some_and(|known| known.to_lowercase() == email));
+    Ok(humans)
 }
 
 /// True if another human has this subject.
-pub(crate) fn subject_is_taken(
-    db: &Connection,
-    subject: &str,
-    by_other_than: &str,
-) -> rusqlite::Result<bool> {
+pub(crate) fn subject_is_taken(db: &Db, subject: &str, by_other_than: &str) -> DbResult<bool> {
     Ok(with_subject(db, subject)?.is_some_and(|human| human.id != by_other_than))
 }
 
 /// Inserts a new row, or stores the next version of one.
-pub(crate) fn put(tx: &Connection, principal: &Principal) -> rusqlite::Result<()> {
-    tx.prepare_cached(PUT)?.execute(named_params! {
-        ":id": principal.id,
-        ":name": principal.name,
-        ":email": principal.email,
-        ":sso_subject": principal.sso_subject,
-        ":disabled": principal.disabled,
-        ":version": principal.version,
-        ":created": principal.created_at_ms,
-        ":updated": principal.updated_at_ms,
-    })?;
+pub(crate) fn put(tx: &Db, principal: &Principal) -> DbResult<()> {
+    tx.execute(
+        PUT,
+        named_params! {
+            ":id": principal.id,
+            ":name": principal.name,
+            ":email": principal.email,
+            ":sso_subject": principal.sso_subject,
+            ":disabled": principal.disabled,
+            ":version": principal.version,
+            ":created": principal.created_at_ms,
+            ":updated": principal.updated_at_ms,
+        },
+    )?;
     Ok(())
 }
 
-pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
-    tx.prepare_cached(DELETE)?.execute([id])?;
+pub(crate) fn delete(tx: &Db, id: &str) -> DbResult<()> {
+    tx.execute(DELETE, [id])?;
     Ok(())
 }
 
 const PAGE: &str = "SELECT * FROM principals WHERE id > :after AND (:q IS NULL OR instr(lower(name), :q) \
      OR instr(lower(email), :q) OR instr(lower(id), :q)) ORDER BY id LIMIT :rows";
-const FIND: &str = "SELECT * FROM principals WHERE id = ?";
-const WITH_SUBJECT: &str = "SELECT * FROM principals WHERE sso_subject = ?";
+const FIND: &str = "SELECT * FROM principals WHERE id = :id";
+const WITH_SUBJECT: &str = "SELECT * FROM principals WHERE sso_subject = :sso_subject";
 // SQLite knows upper and lower case of ASCII letters alone, so addresses with others are compared outside.
 const WITH_EMAIL: &str =
-    "SELECT * FROM principals WHERE lower(email) = ? OR email GLOB '*[^ -~]*' ORDER BY id";
+    "SELECT * FROM principals WHERE lower(email) = :email OR email GLOB '*[^ -~]*' ORDER BY id";
 const PUT: &str = "INSERT INTO principals (id, name, email, sso_subject, disabled, version, \
      created_at_ms, updated_at_ms) \
      VALUES (:id, :name, :email, :sso_subject, :disabled, :version, :created, :updated) \
      ON CONFLICT (id) DO UPDATE SET name = excluded.name, email = excluded.email, \
      sso_subject = excluded.sso_subject, \
      disabled = excluded.disabled, version = excluded.version, updated_at_ms = excluded.updated_at_ms";
-const DELETE: &str = "DELETE FROM principals WHERE id = ?";
+const DELETE: &str = "DELETE FROM principals WHERE id = :id";

@@ -1,13 +1,12 @@
 //! The table `projects`.
 
-use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::Serialize;
 use shared::access::Allowlist;
 
 use super::allowlist;
 use super::members::MemberRole;
 use super::quotas::KeyLimit;
+use crate::db::engine::{Db, DbError, DbResult, Row, named_params};
 
 /// A project, which owns keys and quotas, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -33,7 +32,7 @@ pub(crate) struct StoredProject {
 }
 
 impl StoredProject {
-    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn of(row: Row<'_>) -> DbResult<Self> {
         Ok(Self {
             id: row.get("id")?,
             name: row.get("name")?,
@@ -47,11 +46,9 @@ impl StoredProject {
     }
 }
 
-fn key_defaults(row: &Row<'_>) -> rusqlite::Result<Vec<KeyLimit>> {
-    let place = row.as_ref().column_index("key_defaults")?;
-    let Some(text) = row.get_ref(place)?.as_str_or_null()? else { return Ok(Vec::new()) };
-    let failed = |error| rusqlite::Error::FromSqlConversionFailure(place, Type::Text, Box::new(error));
-    serde_json::from_str(text).map_err(failed)
+fn key_defaults(row: Row<'_>) -> DbResult<Vec<KeyLimit>> {
+    let Some(text) = row.get::<Option<&str>>("key_defaults")? else { return Ok(Vec::new()) };
+    serde_json::from_str(text).map_err(DbError::bad_value)
 }
 
 /// A project with what belongs to it.
@@ -69,7 +66,7 @@ pub(crate) struct ProjectSummary {
 }
 
 impl ProjectSummary {
-    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn of(row: Row<'_>) -> DbResult<Self> {
         Ok(Self {
             project: StoredProject::of(row)?,
             members: row.get("members")?,
@@ -91,12 +88,7 @@ pub(crate) struct ProjectFilter {
 }
 
 /// Returns up to `rows` projects with ids after `after`.
-pub(crate) fn page(
-    db: &Connection,
-    filter: &ProjectFilter,
-    after: &str,
-    rows: i64,
-) -> rusqlite::Result<Vec<ProjectSummary>> {
+pub(crate) fn page(db: &Db, filter: &ProjectFilter, after: &str, rows: i64) -> DbResult<Vec<ProjectSummary>> {
     let values = named_params! {
         ":member": filter.member,
         ":principal": filter.principal,
@@ -104,47 +96,49 @@ pub(crate) fn page(
         ":after": after,
         ":rows": rows,
     };
-    db.prepare_cached(PAGE)?.query_map(values, ProjectSummary::of)?.collect()
+    db.rows(PAGE, values, ProjectSummary::of)
 }
 
-pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<StoredProject>> {
-    db.prepare_cached(FIND)?.query_row([id], StoredProject::of).optional()
+pub(crate) fn find(db: &Db, id: &str) -> DbResult<Option<StoredProject>> {
+    db.optional_row(FIND, [id], StoredProject::of)
 }
 
 /// Returns every project that is not disabled, for the snapshot.
-pub(crate) fn enabled(db: &Connection) -> rusqlite::Result<Vec<StoredProject>> {
-    db.prepare_cached(ENABLED)?.query_map([], StoredProject::of)?.collect()
+pub(crate) fn enabled(db: &Db) -> DbResult<Vec<StoredProject>> {
+    db.rows(ENABLED, (), StoredProject::of)
 }
 
 /// True if another project has this name.
-pub(crate) fn name_is_taken(db: &Connection, name: &str, by_other_than: &str) -> rusqlite::Result<bool> {
-    db.prepare_cached(TAKEN)?.exists([name, by_other_than])
+pub(crate) fn name_is_taken(db: &Db, name: &str, by_other_than: &str) -> DbResult<bool> {
+    db.exists(TAKEN, [name, by_other_than])
 }
 
 /// Inserts a new row, or stores the next version of one.
-pub(crate) fn put(tx: &Connection, project: &StoredProject) -> rusqlite::Result<()> {
+pub(crate) fn put(tx: &Db, project: &StoredProject) -> DbResult<()> {
     let [models, endpoints, routes] = allowlist::columns(&project.allowlist)?;
-    let failed = |error| rusqlite::Error::ToSqlConversionFailure(Box::new(error));
     let key_defaults =
         (!project.key_defaults.is_empty()).then(|| serde_json::to_string(&project.key_defaults));
-    tx.prepare_cached(PUT)?.execute(named_params! {
-        ":id": project.id,
-        ":name": project.name,
-        ":disabled": project.disabled,
-        ":models": models,
-        ":endpoints": endpoints,
-        ":routes": routes,
-        ":key_defaults": key_defaults.transpose().map_err(failed)?,
-        ":version": project.version,
-        ":created": project.created_at_ms,
-        ":updated": project.updated_at_ms,
-    })?;
+    tx.execute(
+        PUT,
+        named_params! {
+            ":id": project.id,
+            ":name": project.name,
+            ":disabled": project.disabled,
+            ":models": models,
+            ":endpoints": endpoints,
+            ":routes": routes,
+            ":key_defaults": key_defaults.transpose().map_err(DbError::bad_value)?,
+            ":version": project.version,
+            ":created": project.created_at_ms,
+            ":updated": project.updated_at_ms,
+        },
+    )?;
     Ok(())
 }
 
 /// Deletes a project and its memberships.
-pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
-    tx.prepare_cached(DELETE)?.execute([id])?;
+pub(crate) fn delete(tx: &Db, id: &str) -> DbResult<()> {
+    tx.execute(DELETE, [id])?;
     Ok(())
 }
 
@@ -156,9 +150,9 @@ const PAGE: &str = "SELECT *, (SELECT count(*) FROM members WHERE members.projec
      AND (:member IS NULL OR EXISTS \
      (SELECT 1 FROM members WHERE members.project = projects.id AND members.principal = :member)) \
      AND (:q IS NULL OR instr(lower(name), :q) OR instr(lower(id), :q)) ORDER BY id LIMIT :rows";
-const FIND: &str = "SELECT * FROM projects WHERE id = ?";
+const FIND: &str = "SELECT * FROM projects WHERE id = :id";
 const ENABLED: &str = "SELECT * FROM projects WHERE NOT disabled";
-const TAKEN: &str = "SELECT 1 FROM projects WHERE name = ? AND id <> ?";
+const TAKEN: &str = "SELECT 1 FROM projects WHERE name = :name AND id <> :other";
 const PUT: &str = "INSERT INTO projects \
      (id, name, disabled, models, endpoints, routes, key_defaults, version, created_at_ms, updated_at_ms) VALUES \
      (:id, :name, :disabled, :models, :endpoints, :routes, :key_defaults, :version, :created, :updated) \
@@ -166,4 +160,4 @@ const PUT: &str = "INSERT INTO projects \
      models = excluded.models, endpoints = excluded.endpoints, routes = excluded.routes, \
      key_defaults = excluded.key_defaults, \
      version = excluded.version, updated_at_ms = excluded.updated_at_ms";
-const DELETE: &str = "DELETE FROM projects WHERE id = ?";
+const DELETE: &str = "DELETE FROM projects WHERE id = :id";

@@ -1,8 +1,9 @@
 //! The tables `providers` and `bindings`: provider instances created through the API, and the projects that may use a
 //! private one. Secrets in these rows are sealed.
 
-use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::Serialize;
+
+use crate::db::engine::{Db, DbResult, Row, named_params};
 
 /// A stored provider instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +41,7 @@ pub(crate) struct Binding {
 pub(crate) type Stamp = (i64, u64);
 
 impl ProviderRow {
-    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn of(row: Row<'_>) -> DbResult<Self> {
         Ok(Self {
             id: row.get("id")?,
             auth: row.get("auth")?,
@@ -59,95 +60,88 @@ impl ProviderRow {
 }
 
 /// Returns every id with the stamp of its row, ordered by id.
-pub(crate) fn stamps(db: &Connection) -> rusqlite::Result<Vec<(String, Stamp)>> {
-    let mut statement = db.prepare_cached(STAMPS)?;
-    let found =
-        statement.query_map([], |row| Ok((row.get("id")?, (row.get("number")?, row.get("version")?))))?;
-    found.collect()
+pub(crate) fn stamps(db: &Db) -> DbResult<Vec<(String, Stamp)>> {
+    db.rows(STAMPS, (), |row| Ok((row.get("id")?, (row.get("number")?, row.get("version")?))))
 }
 
-pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<ProviderRow>> {
-    db.prepare_cached(FIND)?.query_row([id], ProviderRow::of).optional()
+pub(crate) fn find(db: &Db, id: &str) -> DbResult<Option<ProviderRow>> {
+    db.optional_row(FIND, [id], ProviderRow::of)
 }
 
 /// Inserts a new row, or stores the next version of one.
-pub(crate) fn put(tx: &Connection, provider: &ProviderRow) -> rusqlite::Result<()> {
-    tx.prepare_cached(PUT)?.execute(named_params! {
-        ":id": provider.id,
-        ":auth": provider.auth,
-        ":owner": provider.owner,
-        ":settings": provider.settings,
-        ":credential": provider.credential,
-        ":hint": provider.credential_hint,
-        ":credential_at": provider.credential_at_ms,
-        ":headers": provider.headers,
-        ":anonymous": provider.is_anonymous,
-        ":version": provider.version,
-        ":created": provider.created_at_ms,
-        ":updated": provider.updated_at_ms,
-    })?;
+pub(crate) fn put(tx: &Db, provider: &ProviderRow) -> DbResult<()> {
+    tx.execute(
+        PUT,
+        named_params! {
+            ":id": provider.id,
+            ":auth": provider.auth,
+            ":owner": provider.owner,
+            ":settings": provider.settings,
+            ":credential": provider.credential,
+            ":hint": provider.credential_hint,
+            ":credential_at": provider.credential_at_ms,
+            ":headers": provider.headers,
+            ":anonymous": provider.is_anonymous,
+            ":version": provider.version,
+            ":created": provider.created_at_ms,
+            ":updated": provider.updated_at_ms,
+        },
+    )?;
     Ok(())
 }
 
-pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
-    tx.prepare_cached(DELETE)?.execute([id])?;
+pub(crate) fn delete(tx: &Db, id: &str) -> DbResult<()> {
+    tx.execute(DELETE, [id])?;
     Ok(())
 }
 
 /// Returns the ids of the provider instances that this human owns.
-pub(crate) fn owned_by(db: &Connection, principal: &str) -> rusqlite::Result<Vec<String>> {
-    let mut statement = db.prepare_cached(OWNED)?;
-    let found = statement.query_map([principal], |row| row.get("id"))?;
-    found.collect()
+pub(crate) fn owned_by(db: &Db, principal: &str) -> DbResult<Vec<String>> {
+    db.rows(OWNED, [principal], |row| row.get("id"))
 }
 
 /// Returns the ids of the provider instances that belong to this extension.
-pub(crate) fn of_extension(db: &Connection, extension: &str) -> rusqlite::Result<Vec<String>> {
-    db.prepare_cached(OF_EXTENSION)?.query_map([extension], |row| row.get("id"))?.collect()
+pub(crate) fn of_extension(db: &Db, extension: &str) -> DbResult<Vec<String>> {
+    db.rows(OF_EXTENSION, [extension], |row| row.get("id"))
 }
 
 /// Returns every binding, ordered by provider, then by project.
-pub(crate) fn all_bindings(db: &Connection) -> rusqlite::Result<Vec<(String, Binding)>> {
-    let mut statement = db.prepare_cached(ALL_BINDINGS)?;
-    let found = statement.query_map([], |row| Ok((row.get("provider")?, binding(row)?)))?;
-    found.collect()
+pub(crate) fn all_bindings(db: &Db) -> DbResult<Vec<(String, Binding)>> {
+    db.rows(ALL_BINDINGS, (), |row| Ok((row.get("provider")?, binding(row)?)))
 }
 
 /// Returns the ids of the provider instances that are shared with a project.
-pub(crate) fn bound_to(db: &Connection, project: &str) -> rusqlite::Result<Vec<String>> {
-    db.prepare_cached(BOUND_TO)?.query_map([project], |row| row.get("provider"))?.collect()
+pub(crate) fn bound_to(db: &Db, project: &str) -> DbResult<Vec<String>> {
+    db.rows(BOUND_TO, [project], |row| row.get("provider"))
 }
 
 /// Returns the bindings of one provider instance, ordered by project.
-pub(crate) fn bindings(db: &Connection, provider: &str) -> rusqlite::Result<Vec<Binding>> {
-    let mut statement = db.prepare_cached(BINDINGS)?;
-    let found = statement.query_map([provider], binding)?;
-    found.collect()
+pub(crate) fn bindings(db: &Db, provider: &str) -> DbResult<Vec<Binding>> {
+    db.rows(BINDINGS, [provider], binding)
 }
 
 /// Allows a project to use a provider instance. An existing binding keeps its date.
-pub(crate) fn bind(tx: &Connection, provider: &str, project: &str, now_ms: u64) -> rusqlite::Result<()> {
-    tx.prepare_cached(BIND)?
-        .execute(named_params! {":provider": provider, ":project": project, ":now": now_ms})?;
+pub(crate) fn bind(tx: &Db, provider: &str, project: &str, now_ms: u64) -> DbResult<()> {
+    tx.execute(BIND, named_params! {":provider": provider, ":project": project, ":now": now_ms})?;
     Ok(())
 }
 
 /// Removes a binding. Returns false if it did not exist.
-pub(crate) fn unbind(tx: &Connection, provider: &str, project: &str) -> rusqlite::Result<bool> {
-    Ok(tx.prepare_cached(UNBIND)?.execute([provider, project])? > 0)
+pub(crate) fn unbind(tx: &Db, provider: &str, project: &str) -> DbResult<bool> {
+    Ok(tx.execute(UNBIND, [provider, project])? > 0)
 }
 
-pub(crate) fn unbind_all(tx: &Connection, provider: &str) -> rusqlite::Result<()> {
-    tx.prepare_cached(UNBIND_ALL)?.execute([provider])?;
+pub(crate) fn unbind_all(tx: &Db, provider: &str) -> DbResult<()> {
+    tx.execute(UNBIND_ALL, [provider])?;
     Ok(())
 }
 
-fn binding(row: &Row<'_>) -> rusqlite::Result<Binding> {
+fn binding(row: Row<'_>) -> DbResult<Binding> {
     Ok(Binding { project: row.get("project")?, created_at_ms: row.get("created_at_ms")? })
 }
 
 const STAMPS: &str = "SELECT id, number, version FROM providers ORDER BY id";
-const FIND: &str = "SELECT * FROM providers WHERE id = ?";
+const FIND: &str = "SELECT * FROM providers WHERE id = :id";
 const PUT: &str = "INSERT INTO providers (id, auth, owner, settings, credential, credential_hint, \
      credential_at_ms, headers, is_anonymous, version, created_at_ms, updated_at_ms) VALUES (:id, :auth, :owner, \
      :settings, :credential, :hint, :credential_at, :headers, :anonymous, :version, :created, :updated) \
@@ -156,14 +150,14 @@ const PUT: &str = "INSERT INTO providers (id, auth, owner, settings, credential,
      credential_hint = excluded.credential_hint, credential_at_ms = excluded.credential_at_ms, \
      headers = excluded.headers, \
      is_anonymous = excluded.is_anonymous, version = excluded.version, updated_at_ms = excluded.updated_at_ms";
-const DELETE: &str = "DELETE FROM providers WHERE id = ?";
-const OWNED: &str = "SELECT id FROM providers WHERE owner = ? ORDER BY id";
+const DELETE: &str = "DELETE FROM providers WHERE id = :id";
+const OWNED: &str = "SELECT id FROM providers WHERE owner = :owner ORDER BY id";
 const OF_EXTENSION: &str =
-    "SELECT id FROM providers WHERE json_extract(settings, '$.extension') = ? ORDER BY id";
+    "SELECT id FROM providers WHERE json_extract(settings, '$.extension') = :extension ORDER BY id";
 const ALL_BINDINGS: &str = "SELECT * FROM bindings ORDER BY provider, project";
-const BINDINGS: &str = "SELECT * FROM bindings WHERE provider = ? ORDER BY project";
-const BOUND_TO: &str = "SELECT provider FROM bindings WHERE project = ? ORDER BY provider";
+const BINDINGS: &str = "SELECT * FROM bindings WHERE provider = :provider ORDER BY project";
+const BOUND_TO: &str = "SELECT provider FROM bindings WHERE project = :project ORDER BY provider";
 const BIND: &str = "INSERT INTO bindings (provider, project, created_at_ms) VALUES (:provider, :project, :now) \
      ON CONFLICT DO NOTHING";
-const UNBIND: &str = "DELETE FROM bindings WHERE provider = ? AND project = ?";
-const UNBIND_ALL: &str = "DELETE FROM bindings WHERE provider = ?";
+const UNBIND: &str = "DELETE FROM bindings WHERE provider = :provider AND project = :project";
+const UNBIND_ALL: &str = "DELETE FROM bindings WHERE provider = :provider";

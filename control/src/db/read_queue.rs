@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use rusqlite::Connection;
+use crate::db::engine::Db;
 
 /// A query, to be run on a reader's connection.
-pub(super) type ReaderQuestion = Box<dyn FnOnce(&mut Connection) + Send>;
+pub(super) type ReaderQuestion = Box<dyn FnOnce(&mut Db) + Send>;
 
 /// The queue between those who ask and the reader threads.
 #[derive(Default)]
@@ -139,7 +139,7 @@ pub(super) const THREADS: usize = 3;
 const RUNNING_OF_HUMANS_MAX: usize = THREADS - 1;
 pub(super) const WAITING_MAX: usize = 64;
 const WAITING_OF_HUMANS_MAX: usize = 48;
-/// The text of `DbError::BusyForHuman` contains it.
+/// The text of `QueryError::BusyForHuman` contains it.
 const WAITING_OF_HUMAN_MAX: usize = 16;
 
 #[cfg(test)]
@@ -158,14 +158,14 @@ mod tests {
         let (ran, order_of_runs) = mpsc::channel();
         let question = |name: &'static str| -> ReaderQuestion {
             let ran = ran.clone();
-            Box::new(move |_: &mut Connection| ran.send(name).unwrap())
+            Box::new(move |_: &mut Db| ran.send(name).unwrap())
         };
         for _ in 0..3 {
             queue.push(named("eve"), question("eve")).unwrap();
         }
         queue.push(named("bob"), question("bob")).unwrap();
         queue.push(None, question("admin")).unwrap();
-        let mut db = Connection::open_in_memory().unwrap();
+        let mut db = Db::in_memory().unwrap();
         let mut run = |turn: &mut Turn<'_>| turn.question.take().unwrap()(&mut db);
         let (mut first, mut second) = (queue.next().unwrap(), queue.next().unwrap());
         run(&mut first);

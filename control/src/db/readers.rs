@@ -5,13 +5,13 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rusqlite::Connection;
 use shared::alarm::Alarm;
 use tokio::sync::oneshot;
 
-use super::error::DbError;
+use super::error::QueryError;
 use super::files::Files;
 use super::read_queue::{Full, ReadQueue, ReaderQuestion, THREADS};
+use crate::db::engine::{Db, DbResult};
 
 /// A handle to the reader threads. Clones share the threads, which end when the last clone is dropped.
 #[derive(Clone, Debug)]
@@ -48,14 +48,14 @@ impl Drop for Questions {
 
 impl WeakReaders {
     /// Returns the readers, unless the gateway is stopping.
-    pub(crate) fn get(&self) -> Result<Readers, DbError> {
-        self.0.upgrade().map(|questions| Readers { questions }).ok_or(DbError::Stopping)
+    pub(crate) fn get(&self) -> Result<Readers, QueryError> {
+        self.0.upgrade().map(|questions| Readers { questions }).ok_or(QueryError::Stopping)
     }
 }
 
 impl Readers {
     /// Opens the connections and starts their threads.
-    pub(crate) fn start(files: &Files, alarm: &Alarm) -> Result<(Self, Vec<JoinHandle<()>>), DbError> {
+    pub(crate) fn start(files: &Files, alarm: &Alarm) -> Result<(Self, Vec<JoinHandle<()>>), QueryError> {
         let queue = Arc::<ReadQueue>::default();
         let questions = Arc::new(Questions(Arc::clone(&queue)));
         let mut threads = Vec::new();
@@ -66,7 +66,7 @@ impl Readers {
                 serve(&mut db, &queue);
                 Ok(())
             });
-            threads.push(thread.map_err(|_| DbError::Busy)?);
+            threads.push(thread.map_err(|_| QueryError::Busy)?);
         }
         Ok((Self { questions }, threads))
     }
@@ -80,8 +80,8 @@ impl Readers {
     /// skipped if its caller has dropped the future before it begins.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, DbError> {
+        question: impl FnOnce(&Db) -> DbResult<T> + Send + 'static,
+    ) -> Result<T, QueryError> {
         let (reply, answer) = oneshot::channel();
         let job: ReaderQuestion = Box::new(move |db| {
             if !reply.is_closed() {
@@ -90,14 +90,14 @@ impl Readers {
         });
         let human = ASKING_HUMAN.try_with(Arc::clone).ok();
         self.questions.0.push(human, job).map_err(|full| match full {
-            Full::OfHuman => DbError::BusyForHuman,
-            Full::OfAll => DbError::Busy,
+            Full::OfHuman => QueryError::BusyForHuman,
+            Full::OfAll => QueryError::Busy,
         })?;
-        answer.await.map_err(|_| DbError::Stopping)?
+        answer.await.map_err(|_| QueryError::Stopping)?
     }
 }
 
-fn serve(db: &mut Connection, queue: &ReadQueue) {
+fn serve(db: &mut Db, queue: &ReadQueue) {
     while let Some(mut turn) = queue.next() {
         if let Some(question) = turn.question.take() {
             question(db);
@@ -107,15 +107,14 @@ fn serve(db: &mut Connection, queue: &ReadQueue) {
 
 fn answer_until<T>(
     until: Instant,
-    db: &mut Connection,
-    question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-) -> Result<T, DbError> {
-    db.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || Instant::now() > until))?;
+    db: &mut Db,
+    question: impl FnOnce(&Db) -> DbResult<T>,
+) -> Result<T, QueryError> {
+    db.limit_time(until)?;
     Ok(question(db)?)
 }
 
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
-const STEPS_BETWEEN_LOOKS: i32 = 100_000;
 
 #[cfg(test)]
 mod tests {
@@ -129,10 +128,10 @@ mod tests {
 
     #[test]
     fn an_endless_query_is_interrupted_and_the_next_one_runs() {
-        let mut db = Connection::open_in_memory().unwrap();
-        let count = |sql| move |db: &Connection| db.query_row(sql, [], |row| row.get::<_, i64>(0));
+        let mut db = Db::in_memory().unwrap();
+        let count = |sql| move |db: &Db| db.row(sql, (), |row| row.get::<i64>(0));
         let given_up = answer_until(Instant::now(), &mut db, count(COUNT)).unwrap_err();
-        assert!(matches!(given_up, DbError::TooSlow), "{given_up:?}");
+        assert!(matches!(given_up, QueryError::TooSlow), "{given_up:?}");
         let until = Instant::now() + ANSWER_TIME_MAX;
         assert_eq!(answer_until(until, &mut db, count("SELECT 7")).unwrap(), 7);
     }
@@ -141,14 +140,14 @@ mod tests {
     fn a_query_over_the_queue_limit_is_rejected_at_once() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("test.db");
-        Connection::open(&path).unwrap().execute_batch("CREATE TABLE t (a INTEGER) STRICT").unwrap();
+        Db::create(&path).unwrap().batch("CREATE TABLE t (a INTEGER) STRICT").unwrap();
         let (readers, threads) =
             Readers::start(&Files { main: path, usage: None }, &Alarm::default()).unwrap();
         let (go, wait) = bounded::<()>(0);
         let (started, starts) = bounded(THREADS);
         for _ in 0..THREADS {
             let (wait, started) = (wait.clone(), started.clone());
-            let hold = move |_: &mut Connection| {
+            let hold = move |_: &mut Db| {
                 started.send(()).unwrap();
                 let _ = wait.recv();
             };
@@ -158,16 +157,16 @@ mod tests {
         (0..WAITING_MAX).for_each(|_| readers.questions.0.push(None, Box::new(|_| ())).unwrap());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let refused = runtime.block_on(readers.ask(|_| Ok(())));
-        assert!(matches!(refused, Err(DbError::Busy)), "{refused:?}");
+        assert!(matches!(refused, Err(QueryError::Busy)), "{refused:?}");
         drop(go);
         let written = loop {
             // The queue gets free places as the earlier queries are answered.
-            match runtime.block_on(readers.ask(|db| db.execute("DELETE FROM t", []))) {
-                Err(DbError::Busy) => std::thread::yield_now(),
+            match runtime.block_on(readers.ask(|db| db.execute("DELETE FROM t", ()))) {
+                Err(QueryError::Busy) => std::thread::yield_now(),
                 other => break other,
             }
         };
-        assert!(matches!(written, Err(DbError::Sql(_))), "readers do not write: {written:?}");
+        assert!(matches!(written, Err(QueryError::Sql(_))), "readers do not write: {written:?}");
         drop(readers);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     }

@@ -14,8 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use rusqlite::{Connection, Transaction, TransactionBehavior};
-
+use super::engine::sqlite::row_sums;
 use super::error::OpenError;
 use super::files::{Files, MAIN, SCHEMA, USAGE, attach, detach, is_apart};
 use super::migrate;
@@ -23,8 +22,8 @@ use super::open::{
     DATABASE, USAGE_APPLICATION_ID, close_to_others, connect_writer, new_file, put_in_place, remove,
     sql_error,
 };
-use super::row_sums;
 use super::usage_effects;
+use crate::db::engine::{Db, DbResult, Transaction};
 
 /// The result of `settle`: the location of usage.
 #[derive(Debug)]
@@ -37,7 +36,7 @@ pub(crate) struct UsageFiles {
 }
 
 /// Moves usage into a separate file or back, as configured, and attaches that file to `db`, the writer of `gateway.db`.
-pub(crate) fn settle(dir: &Path, db: &mut Connection, wants_apart: bool) -> Result<UsageFiles, OpenError> {
+pub(crate) fn settle(dir: &Path, db: &mut Db, wants_apart: bool) -> Result<UsageFiles, OpenError> {
     let places = Places::of(dir);
     let main = dir.join(DATABASE);
     let apart = is_apart(db).map_err(|source| sql_error(&main, source))?;
@@ -122,10 +121,10 @@ impl Places {
         new_file(path).map_err(at(path))?;
         let made = || {
             let mut db = connect_writer(path)?;
-            db.pragma_update(None, "application_id", USAGE_APPLICATION_ID)?;
+            db.set_pragma(None, "application_id", USAGE_APPLICATION_ID)?;
             migrate::migrate_usage(&mut db)?;
             // Closing the last connection moves the write-ahead log into the database.
-            db.close().map_err(|(_, error)| error)
+            db.close()
         };
         made().map_err(|source| sql_error(path, source))?;
         File::open(path).and_then(|file| file.sync_all()).map_err(at(path))
@@ -139,7 +138,7 @@ impl Places {
         self.tidy()
     }
 
-    fn move_out(&self, db: &mut Connection) -> Result<u64, OpenError> {
+    fn move_out(&self, db: &mut Db) -> Result<u64, OpenError> {
         self.make(&self.new)?;
         let moved = copy_out(db, &self.new).map_err(|source| sql_error(&self.new, source))?;
         File::open(&self.new).and_then(|file| file.sync_all()).map_err(at(&self.new))?;
@@ -147,21 +146,21 @@ impl Places {
         leave(db).map_err(|source| sql_error(&main, source))?;
         put_in_place(&self.new, &self.usage).map_err(at(&self.new))?;
         if moved > 0
-            && let Err(error) = db.execute_batch(SHRINK)
+            && let Err(error) = db.batch(SHRINK)
         {
             tracing::warn!("cannot shrink {}: {error}", main.display());
         }
         Ok(moved)
     }
 
-    fn move_back(&self, db: &mut Connection) -> Result<u64, OpenError> {
+    fn move_back(&self, db: &mut Db) -> Result<u64, OpenError> {
         self.prepare(&self.usage)?;
         let failed = |source| sql_error(&self.usage, source);
         self.fold(db).map_err(failed)?;
         put_in_place(&self.usage, &self.old).map_err(at(&self.usage))?;
         let moved = attach(db, &self.old).and_then(|()| take_back(db)).and_then(|moved| {
             detach(db)?;
-            db.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()))?;
+            db.set_pragma(None, "wal_checkpoint", "TRUNCATE")?;
             Ok(moved)
         });
         let moved = moved.map_err(|source| sql_error(&self.old, source))?;
@@ -170,14 +169,14 @@ impl Places {
     }
 
     /// Applies the due rows, and moves the write-ahead log into the file.
-    fn fold(&self, db: &mut Connection) -> rusqlite::Result<()> {
+    fn fold(&self, db: &mut Db) -> DbResult<()> {
         attach(db, &self.usage)?;
         row_sums::forget(db, SCHEMA)?;
         usage_effects::deliver(db)?;
         detach(db)?;
         let usage = connect_writer(&self.usage)?;
-        usage.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()))?;
-        usage.close().map_err(|(_, error)| error)
+        usage.set_pragma(None, "wal_checkpoint", "TRUNCATE")?;
+        usage.close()
     }
 
     /// Logs the start and the end of a move, because the start of the gateway waits for it.
@@ -191,34 +190,34 @@ impl Places {
 }
 
 /// Copies every row into the new file at `to`. An incomplete file is discarded, so it needs no rollback journal.
-fn copy_out(db: &mut Connection, to: &Path) -> rusqlite::Result<u64> {
+fn copy_out(db: &mut Db, to: &Path) -> DbResult<u64> {
     attach(db, to)?;
-    db.pragma_update_and_check(Some(SCHEMA), "journal_mode", "OFF", |_| Ok(()))?;
-    db.pragma_update(Some(SCHEMA), "synchronous", "OFF")?;
-    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    db.set_pragma(Some(SCHEMA), "journal_mode", "OFF")?;
+    db.set_pragma(Some(SCHEMA), "synchronous", "OFF")?;
+    let tx = db.transaction()?;
     let copied = copy(&tx, MAIN, SCHEMA)?;
     tx.commit()?;
     // From now on use WAL mode, as in `db/open.rs`. The mode must not change after the file has its final name.
-    db.pragma_update_and_check(Some(SCHEMA), "journal_mode", "WAL", |_| Ok(()))?;
+    db.set_pragma(Some(SCHEMA), "journal_mode", "WAL")?;
     detach(db)?;
     Ok(copied)
 }
 
 /// Drops the tables of usage in `gateway.db` and records that usage is separate, in one commit.
-fn leave(db: &mut Connection) -> rusqlite::Result<()> {
-    let mut like = Connection::open_in_memory()?;
+fn leave(db: &mut Db) -> DbResult<()> {
+    let mut like = Db::in_memory()?;
     migrate::migrate_usage(&mut like)?;
-    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let tx = db.transaction()?;
     for table in tables(&like, MAIN)? {
-        tx.execute_batch(&format!("DROP TABLE main.{table}"))?;
+        tx.batch(&format!("DROP TABLE main.{table}"))?;
     }
     tx.execute(SET_PLACE, [true])?;
     tx.commit()
 }
 
 /// Copies every row into `gateway.db` and records that usage is there, in one commit.
-fn take_back(db: &mut Connection) -> rusqlite::Result<u64> {
-    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+fn take_back(db: &mut Db) -> DbResult<u64> {
+    let tx = db.transaction()?;
     migrate::make_usage(&tx)?;
     let copied = copy(&tx, SCHEMA, MAIN)?;
     usage_effects::clear(&tx)?;
@@ -229,20 +228,20 @@ fn take_back(db: &mut Connection) -> rusqlite::Result<u64> {
 
 /// Copies all rows of all tables of usage from one file to the other. Both have the newest version, so their columns
 /// are the same.
-fn copy(tx: &Transaction<'_>, from: &str, to: &str) -> rusqlite::Result<u64> {
+fn copy(tx: &Transaction<'_>, from: &str, to: &str) -> DbResult<u64> {
     let mut copied = 0_u64;
     for table in tables(tx, SCHEMA)? {
-        let rows = tx.execute(&format!("INSERT INTO {to}.{table} SELECT * FROM {from}.{table}"), [])?;
+        let rows = tx.execute(&format!("INSERT INTO {to}.{table} SELECT * FROM {from}.{table}"), ())?;
         copied = copied.saturating_add(u64::try_from(rows).unwrap_or(u64::MAX));
     }
     Ok(copied)
 }
 
 /// Returns the tables of a file that contains only those of usage.
-fn tables(db: &Connection, schema: &str) -> rusqlite::Result<Vec<String>> {
-    let mut statement =
-        db.prepare(&format!("SELECT name FROM {schema}.sqlite_schema WHERE type = 'table'"))?;
-    statement.query_map([], |row| row.get("name"))?.collect()
+fn tables(db: &Db, schema: &str) -> DbResult<Vec<String>> {
+    db.rows(&format!("SELECT name FROM {schema}.sqlite_schema WHERE type = 'table'"), (), |row| {
+        row.get("name")
+    })
 }
 
 /// Returns a function that attaches `path` to an I/O error.
@@ -250,5 +249,5 @@ fn at(path: &Path) -> impl Fn(io::Error) -> OpenError + '_ {
     |source| OpenError::Io { path: path.into(), source }
 }
 
-const SET_PLACE: &str = "UPDATE main.usage_place SET apart = ?";
+const SET_PLACE: &str = "UPDATE main.usage_place SET apart = :apart";
 const SHRINK: &str = "VACUUM main";

@@ -1,8 +1,7 @@
 //! All columns that contain sealed values, and a check that opens every value.
 
-use rusqlite::{Connection, OptionalExtension as _};
-
 use crate::common::vault::{SealPlace, VaultKeys};
+use crate::db::engine::{Db, DbResult};
 
 /// A column of sealed values; NULL means that the row has no sealed value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,18 +107,18 @@ pub struct Survey {
 }
 
 /// Opens every sealed value of every existing table, one at a time.
-pub(crate) fn survey(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<Survey> {
+pub(crate) fn survey(db: &Db, keys: &VaultKeys) -> DbResult<Survey> {
     let mut survey = Survey::default();
     for sealed in SEALED {
-        if db.query_row(HAS_TABLE, [sealed.table], |_| Ok(())).optional()?.is_none() {
+        if db.optional_row(HAS_TABLE, [sealed.table], |_| Ok(()))?.is_none() {
             continue;
         }
         let mut statement = db.prepare(sealed.select)?;
-        let mut rows = statement.query([])?;
+        let mut rows = statement.query(())?;
         while let Some(row) = rows.next()? {
             let id: String = row.get("id")?;
             let place = SealPlace { table: sealed.table, column: sealed.column, id: &id };
-            let value = row.get_ref("value")?.as_blob().unwrap_or_default();
+            let value = row.get::<&[u8]>("value").unwrap_or_default();
             if keys.open(&place, value).is_ok() {
                 survey.opened += 1;
                 continue;
@@ -135,7 +134,7 @@ pub(crate) fn survey(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<Surv
 
 /// Limit on the listed values; the others are only counted.
 const UNOPENED_MAX: usize = 100;
-const HAS_TABLE: &str = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?";
+const HAS_TABLE: &str = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = :name";
 
 #[cfg(test)]
 mod tests {
@@ -158,16 +157,12 @@ mod tests {
 
     #[test]
     fn every_sealed_blob_column_of_the_schema_is_listed() {
-        let mut db = Connection::open_in_memory().unwrap();
+        let mut db = Db::in_memory().unwrap();
         crate::db::migrate::migrate(&mut db).unwrap();
         let sql = "SELECT t.name, c.name FROM pragma_table_list t, pragma_table_info(t.name) c \
                    WHERE t.schema = 'main' AND c.type = 'BLOB' AND t.name NOT LIKE 'sqlite_%'";
         let mut statement = db.prepare(sql).unwrap();
-        let blobs: Vec<(String, String)> = statement
-            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
-            .unwrap()
-            .collect::<Result<_, _>>()
-            .unwrap();
+        let blobs: Vec<(String, String)> = statement.rows((), |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
         for (table, column) in &blobs {
             let pair = (table.as_str(), column.as_str());
             let sealed = SEALED.iter().any(|sealed| (sealed.table, sealed.column) == pair);
@@ -192,8 +187,8 @@ mod tests {
         let put = |key: &str, at: &str| {
             let place = SealPlace { table: "idempotency", column: "body", id: at };
             let body = state.keys.seal(&place, b"{}").unwrap();
-            let sql = "INSERT INTO idempotency VALUES ('admin', ?, x'00', 200, NULL, ?, 0)";
-            state.writer.execute(sql, rusqlite::params![key, body]).unwrap();
+            let sql = "INSERT INTO idempotency VALUES ('admin', :key, x'00', 200, NULL, :body, 0)";
+            state.writer.execute(sql, (key, body)).unwrap();
         };
         put("one", "one");
         let before = survey(&state.writer, &state.keys).unwrap();

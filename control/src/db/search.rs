@@ -1,8 +1,7 @@
 //! Searches by name, id and prefix over the tables of extensions, people, projects, keys and limits. Case is ignored for ASCII letters.
 
-use rusqlite::{Connection, Row, named_params};
-
 use super::human_scope::HumanScope;
+use crate::db::engine::{Db, DbResult, Row, named_params};
 
 /// The text to search for, and the bounds of a search.
 #[derive(Clone, Debug)]
@@ -25,7 +24,7 @@ pub(crate) struct FoundRow {
 }
 
 impl FoundRow {
-    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn of(row: Row<'_>) -> DbResult<Self> {
         Ok(Self {
             id: row.get("id")?,
             title: row.get("title")?,
@@ -36,37 +35,37 @@ impl FoundRow {
 }
 
 /// Returns the humans whose name, e-mail address or id contains the text, best first.
-pub(crate) fn humans(db: &Connection, wanted: &Wanted) -> rusqlite::Result<Vec<FoundRow>> {
+pub(crate) fn humans(db: &Db, wanted: &Wanted) -> DbResult<Vec<FoundRow>> {
     found(db, HUMANS, wanted)
 }
 
 /// Returns the extensions whose name or address contains the text, best first.
-pub(crate) fn extensions(db: &Connection, wanted: &Wanted) -> rusqlite::Result<Vec<FoundRow>> {
+pub(crate) fn extensions(db: &Db, wanted: &Wanted) -> DbResult<Vec<FoundRow>> {
     found(db, EXTENSIONS, wanted)
 }
 
 /// Returns the projects whose name or id contains the text, best first.
-pub(crate) fn projects(db: &Connection, wanted: &Wanted) -> rusqlite::Result<Vec<FoundRow>> {
+pub(crate) fn projects(db: &Db, wanted: &Wanted) -> DbResult<Vec<FoundRow>> {
     found(db, PROJECTS, wanted)
 }
 
 /// Returns the keys whose name, prefix or id contains the text, or whose prefix the text begins with, best first.
-pub(crate) fn keys(db: &Connection, wanted: &Wanted) -> rusqlite::Result<Vec<FoundRow>> {
+pub(crate) fn keys(db: &Db, wanted: &Wanted) -> DbResult<Vec<FoundRow>> {
     found(db, KEYS, wanted)
 }
 
 /// Returns the limits whose id or subject's name contains the text, best first.
-pub(crate) fn quotas(db: &Connection, wanted: &Wanted) -> rusqlite::Result<Vec<FoundRow>> {
+pub(crate) fn quotas(db: &Db, wanted: &Wanted) -> DbResult<Vec<FoundRow>> {
     found(db, QUOTAS, wanted)
 }
 
-fn found(db: &Connection, sql: &str, wanted: &Wanted) -> rusqlite::Result<Vec<FoundRow>> {
+fn found(db: &Db, sql: &str, wanted: &Wanted) -> DbResult<Vec<FoundRow>> {
     let Wanted { text, rows, scope } = wanted;
     let (human, projects) = scope.as_ref().map(|scope| (&scope.human, &scope.projects)).unzip();
     let values = named_params! {
         ":q": text.to_ascii_lowercase(), ":raw": text, ":rows": rows, ":human": human, ":projects": projects,
     };
-    db.prepare_cached(sql)?.query_map(values, FoundRow::of)?.collect()
+    db.rows(sql, values, FoundRow::of)
 }
 
 const HUMANS: &str = "SELECT id, name AS title, email AS subtitle, \

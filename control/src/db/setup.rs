@@ -1,6 +1,6 @@
 //! The steps of the set-up whose results are rows of the database.
 
-use rusqlite::{Connection, named_params};
+use crate::db::engine::{Db, DbResult, named_params};
 
 /// The steps that are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +16,8 @@ pub(crate) struct StoredSteps {
 }
 
 /// Returns the steps that are done at `now_ms`.
-pub(crate) fn steps(db: &Connection, now_ms: u64) -> rusqlite::Result<StoredSteps> {
-    db.prepare_cached(STEPS)?.query_row(named_params! {":now": now_ms}, |row| {
+pub(crate) fn steps(db: &Db, now_ms: u64) -> DbResult<StoredSteps> {
+    db.row(STEPS, named_params! {":now": now_ms}, |row| {
         Ok(StoredSteps {
             human: row.get("human")?,
             project: row.get("project")?,

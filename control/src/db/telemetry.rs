@@ -5,17 +5,17 @@ use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
-
+use super::engine::sqlite::connect::Access;
 use super::migrate;
-use super::open::{BUSY_TIMEOUT, is_damage, remove};
+use super::open::remove;
 use super::telemetry_targets::{self, CircuitChange, TargetFilter, TargetMinuteRow};
 use crate::common::private_file;
+use crate::db::engine::{Db, DbErrorKind, DbResult};
 
 /// The open database.
 #[derive(Debug)]
 pub(crate) struct TelemetryDb {
-    db: Connection,
+    db: Db,
     /// Bytes of all captured exchanges.
     captured_bytes: u64,
 }
@@ -57,16 +57,14 @@ impl TelemetryDb {
         private_file::open_or_create(path)?;
         match Self::connect(path) {
             Ok(outcome) => Ok(outcome),
-            Err(error) if is_damage(&error) => Ok(Err("damaged")),
+            Err(error) if error.kind() == DbErrorKind::Damaged => Ok(Err("damaged")),
             Err(error) => Err(io::Error::other(error)),
         }
     }
 
-    fn connect(path: &Path) -> rusqlite::Result<Result<Self, &'static str>> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut db = Connection::open_with_flags(path, flags)?;
-        db.busy_timeout(BUSY_TIMEOUT)?;
-        let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    fn connect(path: &Path) -> DbResult<Result<Self, &'static str>> {
+        let mut db = Db::open(path, Access::Write)?;
+        let application: i32 = db.pragma(None, "application_id")?;
         let version = migrate::version(&db)?;
         let newest = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
         let is_new = application == 0 && version == 0;
@@ -77,34 +75,33 @@ impl TelemetryDb {
             return Ok(Err("of a newer release"));
         }
         // Takes effect before the first table is created.
-        db.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
-        db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
-        db.pragma_update(None, "synchronous", "NORMAL")?;
-        db.pragma_update_and_check(None, "journal_size_limit", WAL_BYTES_KEPT, |_| Ok(()))?;
+        db.set_pragma(None, "auto_vacuum", "INCREMENTAL")?;
+        db.set_pragma(None, "journal_mode", "WAL")?;
+        db.set_pragma(None, "synchronous", "NORMAL")?;
+        db.set_pragma(None, "journal_size_limit", WAL_BYTES_KEPT)?;
         for (number, sql) in (1_i64..).zip(MIGRATIONS).skip(usize::try_from(version).unwrap_or(usize::MAX)) {
             let tx = db.transaction()?;
-            tx.execute_batch(sql)?;
-            tx.pragma_update(None, "application_id", APPLICATION_ID)?;
-            tx.pragma_update(None, "user_version", number)?;
+            tx.batch(sql)?;
+            tx.set_pragma(None, "application_id", APPLICATION_ID)?;
+            tx.set_pragma(None, "user_version", number)?;
             tx.commit()?;
         }
-        let finding: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        let finding: String = db.row("PRAGMA quick_check(1)", (), |row| row.get(0))?;
         if finding != "ok" {
             return Ok(Err("damaged"));
         }
-        let captured_bytes = db.query_row(CAPTURED_BYTES, [], |row| row.get(0))?;
+        let captured_bytes = db.row(CAPTURED_BYTES, (), |row| row.get(0))?;
         Ok(Ok(Self { db, captured_bytes }))
     }
 
     /// Stores a captured exchange, and deletes the oldest beyond the maximum size.
-    pub(crate) fn keep(&mut self, row: &CapturedRow<'_>) -> rusqlite::Result<()> {
+    pub(crate) fn keep(&mut self, row: &CapturedRow<'_>) -> DbResult<()> {
         let bytes = u64::try_from(row.sealed.len()).unwrap_or(u64::MAX);
         let mut total = self.captured_bytes.saturating_add(bytes);
         let tx = self.db.transaction()?;
-        tx.prepare_cached(INSERT)?.execute(params![row.request_id, row.at_ms, bytes, row.sealed])?;
+        tx.execute(INSERT, (row.request_id, row.at_ms, bytes, row.sealed))?;
         while total > CAPTURED_BYTES_MAX {
-            let deleted: Option<u64> =
-                tx.prepare_cached(DELETE_OLDEST)?.query_row([], |row| row.get(0)).optional()?;
+            let deleted: Option<u64> = tx.optional_row(DELETE_OLDEST, (), |row| row.get(0))?;
             total = deleted.map_or(0, |bytes| total.saturating_sub(bytes));
         }
         tx.commit()?;
@@ -113,8 +110,8 @@ impl TelemetryDb {
     }
 
     /// Returns the newest captured exchange with this request id, sealed.
-    pub(crate) fn find(&self, request_id: &str) -> rusqlite::Result<Option<Vec<u8>>> {
-        self.db.prepare_cached(FIND)?.query_row([request_id], |row| row.get(0)).optional()
+    pub(crate) fn find(&self, request_id: &str) -> DbResult<Option<Vec<u8>>> {
+        self.db.optional_row(FIND, [request_id], |row| row.get(0))
     }
 
     /// Stores figures of targets by minute, and changes of their circuits.
@@ -122,7 +119,7 @@ impl TelemetryDb {
         &mut self,
         minutes: &[TargetMinuteRow],
         changes: &[CircuitChange],
-    ) -> rusqlite::Result<()> {
+    ) -> DbResult<()> {
         telemetry_targets::keep(&mut self.db, minutes, changes)
     }
 
@@ -132,7 +129,7 @@ impl TelemetryDb {
         minutes: &Range<u64>,
         filter: &TargetFilter,
         take: impl FnMut(u64, (&str, &str), &[u8]) -> ControlFlow<()>,
-    ) -> rusqlite::Result<()> {
+    ) -> DbResult<()> {
         telemetry_targets::minutes(&self.db, minutes, filter, take)
     }
 
@@ -142,17 +139,17 @@ impl TelemetryDb {
         time_ms: &Range<u64>,
         filter: &TargetFilter,
         max: usize,
-    ) -> rusqlite::Result<Vec<CircuitChange>> {
+    ) -> DbResult<Vec<CircuitChange>> {
         telemetry_targets::changes(&self.db, time_ms, filter, max)
     }
 
     /// Deletes what is too old at `now_ms`, in steps, and returns free pages to the file system.
-    pub(crate) fn prune(&mut self, now_ms: u64) -> rusqlite::Result<()> {
+    pub(crate) fn prune(&mut self, now_ms: u64) -> DbResult<()> {
         if self.db.execute(DELETE_EXPIRED, [now_ms.saturating_sub(CAPTURED_MS_MAX)])? > 0 {
-            self.captured_bytes = self.db.query_row(CAPTURED_BYTES, [], |row| row.get(0))?;
+            self.captured_bytes = self.db.row(CAPTURED_BYTES, (), |row| row.get(0))?;
         }
         telemetry_targets::prune(&self.db, now_ms)?;
-        self.db.execute_batch("PRAGMA incremental_vacuum(4096)")
+        self.db.batch("PRAGMA incremental_vacuum(4096)")
     }
 }
 
@@ -164,10 +161,10 @@ const MIGRATIONS: &[&str] = &[
 /// `llmt` in ASCII.
 const APPLICATION_ID: i32 = 0x6c6c_6d74;
 const WAL_BYTES_KEPT: i64 = 4 << 20;
-const INSERT: &str = "INSERT INTO captured (request_id, at_ms, bytes, exchange) VALUES (?, ?, ?, ?)";
+const INSERT: &str = "INSERT INTO captured (request_id, at_ms, bytes, exchange) VALUES (:request_id, :at_ms, :bytes, :exchange)";
 const DELETE_OLDEST: &str = "DELETE FROM captured WHERE id = (SELECT min(id) FROM captured) RETURNING bytes";
-const DELETE_EXPIRED: &str = "DELETE FROM captured WHERE at_ms < ?";
-const FIND: &str = "SELECT exchange FROM captured WHERE request_id = ? ORDER BY id DESC LIMIT 1";
+const DELETE_EXPIRED: &str = "DELETE FROM captured WHERE at_ms < :before";
+const FIND: &str = "SELECT exchange FROM captured WHERE request_id = :request_id ORDER BY id DESC LIMIT 1";
 const CAPTURED_BYTES: &str = "SELECT coalesce(sum(bytes), 0) FROM captured";
 
 #[cfg(test)]
@@ -186,12 +183,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(TELEMETRY);
         let newer = || {
-            let db = Connection::open(&path).unwrap();
-            db.pragma_update(None, "user_version", 99).unwrap();
+            let db = Db::create(&path).unwrap();
+            db.set_pragma(None, "user_version", 99).unwrap();
         };
         let foreign = || {
-            let db = Connection::open(&path).unwrap();
-            db.execute_batch("PRAGMA application_id = 7").unwrap();
+            let db = Db::create(&path).unwrap();
+            db.batch("PRAGMA application_id = 7").unwrap();
         };
         let damages: [&dyn Fn(); 4] =
             [&|| fs::write(&path, "not a database").unwrap(), &|| remove(&path).unwrap(), &newer, &foreign];
@@ -213,11 +210,11 @@ mod tests {
     fn a_telemetry_db_of_an_earlier_release_keeps_its_exchanges() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(TELEMETRY);
-        let db = Connection::open(&path).unwrap();
-        db.execute_batch(MIGRATIONS[0]).unwrap();
-        db.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
-        db.pragma_update(None, "user_version", 1).unwrap();
-        db.execute(INSERT, params!["a", 1, 6, b"sealed"]).unwrap();
+        let db = Db::create(&path).unwrap();
+        db.batch(MIGRATIONS[0]).unwrap();
+        db.set_pragma(None, "application_id", APPLICATION_ID).unwrap();
+        db.set_pragma(None, "user_version", 1).unwrap();
+        db.execute(INSERT, ("a", 1, 6, b"sealed")).unwrap();
         drop(db);
         let mut db = TelemetryDb::open(dir.path()).unwrap();
         assert!(db.find("a").unwrap().is_some());

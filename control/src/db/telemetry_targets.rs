@@ -3,7 +3,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use rusqlite::{Connection, named_params, params};
+use crate::db::engine::{Db, DbResult, named_params};
 
 /// The figures of a target in a minute.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,30 +49,25 @@ impl TargetFilter {
 }
 
 /// Stores minutes and changes in one transaction.
-pub(super) fn keep(
-    db: &mut Connection,
-    minutes: &[TargetMinuteRow],
-    changes: &[CircuitChange],
-) -> rusqlite::Result<()> {
+pub(super) fn keep(db: &mut Db, minutes: &[TargetMinuteRow], changes: &[CircuitChange]) -> DbResult<()> {
     let tx = db.transaction()?;
     for TargetMinuteRow { minute, provider, model, sums } in minutes {
-        tx.prepare_cached(INSERT_MINUTE)?.execute(params![minute, provider, model, sums])?;
+        tx.execute(INSERT_MINUTE, (minute, provider, model, sums))?;
     }
     for CircuitChange { at_ms, provider, model, is_open, result, status } in changes {
-        tx.prepare_cached(INSERT_CHANGE)?
-            .execute(params![at_ms, provider, model, is_open, result, status])?;
+        tx.execute(INSERT_CHANGE, (at_ms, provider, model, is_open, result, status))?;
     }
     tx.commit()
 }
 
 /// Passes the packed sums of `minutes` to `take`, the latest minute first, until it breaks.
 pub(super) fn minutes(
-    db: &Connection,
+    db: &Db,
     minutes: &Range<u64>,
     filter: &TargetFilter,
     mut take: impl FnMut(u64, (&str, &str), &[u8]) -> ControlFlow<()>,
-) -> rusqlite::Result<()> {
-    let mut statement = db.prepare_cached(MINUTES)?;
+) -> DbResult<()> {
+    let mut statement = db.prepare(MINUTES)?;
     let mut rows = statement.query(named_params! {
         ":from": minutes.start,
         ":to": minutes.end,
@@ -80,9 +75,8 @@ pub(super) fn minutes(
         ":model": filter.model,
     })?;
     while let Some(row) = rows.next()? {
-        let text = |name| row.get_ref(name).and_then(|value| Ok(value.as_str()?));
-        let taken =
-            take(row.get("minute")?, (text("provider")?, text("model")?), row.get_ref("sums")?.as_blob()?);
+        let target = (row.get("provider")?, row.get("model")?);
+        let taken = take(row.get("minute")?, target, row.get("sums")?);
         if taken.is_break() {
             break;
         }
@@ -92,13 +86,13 @@ pub(super) fn minutes(
 
 /// Returns the changes in a time, the latest first, at most `max`. Those of a provider instance itself fit any model.
 pub(super) fn changes(
-    db: &Connection,
+    db: &Db,
     time_ms: &Range<u64>,
     filter: &TargetFilter,
     max: usize,
-) -> rusqlite::Result<Vec<CircuitChange>> {
-    let mut statement = db.prepare_cached(CHANGES)?;
-    let rows = statement.query_map(
+) -> DbResult<Vec<CircuitChange>> {
+    db.rows(
+        CHANGES,
         named_params! {
             ":from": time_ms.start,
             ":to": time_ms.end,
@@ -116,12 +110,11 @@ pub(super) fn changes(
                 status: row.get("status")?,
             })
         },
-    )?;
-    rows.collect()
+    )
 }
 
 /// Deletes some of the rows that are too old at `now_ms`, or too many.
-pub(super) fn prune(db: &Connection, now_ms: u64) -> rusqlite::Result<()> {
+pub(super) fn prune(db: &Db, now_ms: u64) -> DbResult<()> {
     let before_ms = now_ms.saturating_sub(KEPT_MS);
     db.execute(DELETE_MINUTES, [before_ms / MINUTE_MS, ROWS_PER_STEP])?;
     db.execute(DELETE_EXCESS_MINUTES, [MINUTES_MAX, ROWS_PER_STEP])?;
@@ -141,9 +134,10 @@ const MINUTES_MAX: u64 = 1_000_000;
 const CHANGES_MAX: u64 = 100_000;
 /// The maximum number of rows that one statement deletes: more than a minute can bring.
 const ROWS_PER_STEP: u64 = 2_000;
-const INSERT_MINUTE: &str = "INSERT INTO target_minute (minute, provider, model, sums) VALUES (?, ?, ?, ?)";
+const INSERT_MINUTE: &str =
+    "INSERT INTO target_minute (minute, provider, model, sums) VALUES (:minute, :provider, :model, :sums)";
 const INSERT_CHANGE: &str = "INSERT INTO circuit_change (at_ms, provider, model, is_open, result, status) \
-     VALUES (?, ?, ?, ?, ?, ?)";
+     VALUES (:at_ms, :provider, :model, :is_open, :result, :status)";
 const MINUTES: &str = "SELECT minute, provider, model, sums FROM target_minute \
      WHERE minute >= :from AND minute < :to \
      AND (:provider IS NULL OR provider = :provider) AND (:model IS NULL OR model = :model) \
@@ -152,13 +146,13 @@ const CHANGES: &str = "SELECT * FROM circuit_change WHERE at_ms >= :from AND at_
      AND (:provider IS NULL OR provider = :provider) AND (:model IS NULL OR model IS NULL OR model = :model) \
      ORDER BY at_ms DESC, id DESC LIMIT :max";
 const DELETE_MINUTES: &str = "DELETE FROM target_minute WHERE id IN \
-     (SELECT id FROM target_minute WHERE minute < ? ORDER BY minute LIMIT ?)";
+     (SELECT id FROM target_minute WHERE minute < :before ORDER BY minute LIMIT :rows)";
 const DELETE_EXCESS_MINUTES: &str = "DELETE FROM target_minute WHERE id IN \
-     (SELECT id FROM target_minute WHERE id <= (SELECT max(id) FROM target_minute) - ? ORDER BY id LIMIT ?)";
+     (SELECT id FROM target_minute WHERE id <= (SELECT max(id) FROM target_minute) - :kept ORDER BY id LIMIT :rows)";
 const DELETE_CHANGES: &str = "DELETE FROM circuit_change WHERE id IN \
-     (SELECT id FROM circuit_change WHERE at_ms < ? ORDER BY at_ms LIMIT ?)";
+     (SELECT id FROM circuit_change WHERE at_ms < :before ORDER BY at_ms LIMIT :rows)";
 const DELETE_EXCESS_CHANGES: &str = "DELETE FROM circuit_change WHERE id IN \
-     (SELECT id FROM circuit_change WHERE id <= (SELECT max(id) FROM circuit_change) - ? ORDER BY id LIMIT ?)";
+     (SELECT id FROM circuit_change WHERE id <= (SELECT max(id) FROM circuit_change) - :kept ORDER BY id LIMIT :rows)";
 
 #[cfg(test)]
 mod tests {

@@ -4,13 +4,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use rusqlite::Connection;
 use shared::secret::Secret;
 use tempfile::TempDir;
 
 use super::error::OpenError;
 use super::migrate;
 use super::open::{DATABASE, JOURNAL, Opened, open};
+use crate::db::engine::Db;
 
 static KEY: std::sync::LazyLock<Secret<[u8; 32]>> = std::sync::LazyLock::new(|| Secret::new([1; 32]));
 
@@ -60,21 +60,14 @@ fn a_new_state_is_closed_to_others_and_durable() {
     let dir = TempDir::new().unwrap();
     let state = dir.path().join("a/state");
     let opened = open(&state, &KEY).unwrap();
-    opened.writer.execute("CREATE TABLE t (a INTEGER) STRICT", []).unwrap();
+    opened.writer.execute("CREATE TABLE t (a INTEGER) STRICT", ()).unwrap();
     assert_eq!(mode(&state), 0o700);
     for file in [DATABASE, "gateway.db-wal", "lock"] {
         assert_eq!(mode(&state.join(file)), 0o600, "{file}");
     }
-    let pragma = |name: &str| -> String {
-        opened
-            .writer
-            .pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0))
-            .map(|v| format!("{v:?}"))
-            .unwrap()
-    };
-    assert_eq!(pragma("journal_mode"), "Text(\"wal\")");
-    assert_eq!(pragma("synchronous"), "Integer(2)");
-    assert_eq!(pragma("foreign_keys"), "Integer(1)");
+    assert_eq!(opened.writer.pragma::<String>(None, "journal_mode").unwrap(), "wal");
+    assert_eq!(opened.writer.pragma::<i64>(None, "synchronous").unwrap(), 2);
+    assert!(opened.writer.pragma::<bool>(None, "foreign_keys").unwrap());
 }
 
 #[test]
@@ -115,7 +108,7 @@ fn another_encryption_key_is_refused_by_name() {
 fn a_newer_database_is_refused() {
     let (dir, path) = made();
     let newer = migrate::newest() + 1;
-    Connection::open(&path).unwrap().pragma_update(None, "user_version", newer).unwrap();
+    Db::create(&path).unwrap().set_pragma(None, "user_version", newer).unwrap();
     let error = refused(dir.path(), &KEY);
     assert!(matches!(error, OpenError::Newer { found, .. } if found == newer), "{error}");
     assert_eq!(error.exit_code(), 78);
@@ -132,7 +125,7 @@ fn a_damaged_database_is_refused_and_kept() {
     let foreign = {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("other.db");
-        Connection::open(&path).unwrap().execute("CREATE TABLE t (a)", []).unwrap();
+        Db::create(&path).unwrap().execute("CREATE TABLE t (a)", ()).unwrap();
         fs::read(path).unwrap()
     };
     let cases = [
@@ -157,7 +150,7 @@ fn a_damaged_database_is_refused_and_kept() {
 fn a_missing_vault_row_counts_as_damage() {
     for name in [super::vault::DATA_KEY, super::vault::KEY_HASH_KEY] {
         let (dir, path) = made();
-        Connection::open(&path).unwrap().execute("DELETE FROM vault WHERE name = ?", [name]).unwrap();
+        Db::create(&path).unwrap().execute("DELETE FROM vault WHERE name = :name", [name]).unwrap();
         assert!(matches!(refused(dir.path(), &KEY), OpenError::Damaged { .. }), "{name}");
     }
 }
@@ -189,22 +182,18 @@ fn a_half_created_database_is_replaced_at_the_next_start() {
 #[test]
 fn a_database_of_an_older_release_is_brought_forward() {
     let (dir, path) = made();
-    let db = Connection::open(&path).unwrap();
+    let db = Db::create(&path).unwrap();
     // The tables that later migrations create.
     let later: Vec<String> = db
-        .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'vault' AND name NOT LIKE 'sqlite%'")
-        .unwrap()
-        .query_map([], |row| row.get(0))
-        .unwrap()
-        .collect::<Result<_, _>>()
+        .rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'vault' AND name NOT LIKE 'sqlite%'", (), |row| row.get(0))
         .unwrap();
-    db.pragma_update(None, "foreign_keys", false).unwrap();
-    later.iter().for_each(|table| db.execute_batch(&format!("DROP TABLE {table}")).unwrap());
-    db.pragma_update(None, "user_version", 1).unwrap();
+    db.set_pragma(None, "foreign_keys", false).unwrap();
+    later.iter().for_each(|table| db.batch(&format!("DROP TABLE {table}")).unwrap());
+    db.set_pragma(None, "user_version", 1).unwrap();
     drop(db);
     let opened = open(dir.path(), &KEY).unwrap();
     assert_eq!(migrate::version(&opened.writer).unwrap(), migrate::newest());
-    opened.writer.query_row("SELECT count(*) FROM usage, usage_hour", [], |_| Ok(())).unwrap();
+    opened.writer.row("SELECT count(*) FROM usage, usage_hour", (), |_| Ok(())).unwrap();
 }
 
 #[test]

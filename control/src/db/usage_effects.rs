@@ -3,14 +3,13 @@
 //! exchanges adds them to `usage_due`, and a later transaction of `gateway.db` alone applies them and records the last
 //! row that it has applied. Each row therefore counts once, even if the process or the machine ends between the two.
 
-use rusqlite::{Connection, TransactionBehavior, named_params};
-
 use super::files::has_usage_apart;
 use super::{keys, quotas};
+use crate::db::engine::{Db, DbResult, ToValue, named_params};
 
 /// Adds `amount` to the used quota of the window that began at `start_ms`. Runs in the transaction that stores the
 /// usage.
-pub(crate) fn quota_used(tx: &Connection, quota: &str, start_ms: u64, amount: u64) -> rusqlite::Result<()> {
+pub(crate) fn quota_used(tx: &Db, quota: &str, start_ms: u64, amount: u64) -> DbResult<()> {
     if !has_usage_apart(tx) {
         return quotas::add_used(tx, quota, start_ms, amount);
     }
@@ -20,12 +19,7 @@ pub(crate) fn quota_used(tx: &Connection, quota: &str, start_ms: u64, amount: u6
 
 /// Changes the used quota of the window that began at `start_ms` by `change`. Runs in the transaction that changes the
 /// usage.
-pub(crate) fn quota_corrected(
-    tx: &Connection,
-    quota: &str,
-    start_ms: u64,
-    change: i64,
-) -> rusqlite::Result<()> {
+pub(crate) fn quota_corrected(tx: &Db, quota: &str, start_ms: u64, change: i64) -> DbResult<()> {
     if !has_usage_apart(tx) {
         return quotas::correct_used(tx, quota, start_ms, change);
     }
@@ -33,7 +27,7 @@ pub(crate) fn quota_corrected(
 }
 
 /// Records that a key was used in this hour. Runs in the transaction that stores the usage.
-pub(crate) fn key_used(tx: &Connection, key: &str, hour: u64) -> rusqlite::Result<()> {
+pub(crate) fn key_used(tx: &Db, key: &str, hour: u64) -> DbResult<()> {
     if !has_usage_apart(tx) {
         return keys::mark_used(tx, key, hour);
     }
@@ -43,50 +37,50 @@ pub(crate) fn key_used(tx: &Connection, key: &str, hour: u64) -> rusqlite::Resul
     Ok(())
 }
 
-fn put(tx: &Connection, values: &[(&str, &dyn rusqlite::ToSql)]) -> rusqlite::Result<()> {
-    tx.prepare_cached(FORGET)?.execute([])?;
-    tx.prepare_cached(PUT)?.execute(values)?;
+fn put(tx: &Db, values: &[(&str, &dyn ToValue)]) -> DbResult<()> {
+    tx.execute(FORGET, ())?;
+    tx.execute(PUT, values)?;
     Ok(())
 }
 
 /// Applies the due rows, in a separate transaction.
-pub(crate) fn deliver(db: &mut Connection) -> rusqlite::Result<()> {
-    if !has_usage_apart(db) || !db.prepare_cached(WAITING)?.exists([])? {
+pub(crate) fn deliver(db: &mut Db) -> DbResult<()> {
+    if !has_usage_apart(db) || !db.exists(WAITING, ())? {
         return Ok(());
     }
-    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let tx = db.transaction()?;
     {
-        let mut statement = tx.prepare_cached(DUE)?;
-        let mut due = statement.query([])?;
+        let mut statement = tx.prepare(DUE)?;
+        let mut due = statement.query(())?;
         while let Some(row) = due.next()? {
             let (at, amount): (_, i64) = (row.get("at")?, row.get("amount")?);
-            if let Some(quota) = row.get::<_, Option<String>>("quota")? {
+            if let Some(quota) = row.get::<Option<String>>("quota")? {
                 if quotas::find(&tx, &quota)?.is_some() {
                     match u64::try_from(amount) {
                         Ok(amount) => quotas::add_used(&tx, &quota, at, amount)?,
                         Err(_) => quotas::correct_used(&tx, &quota, at, amount)?,
                     }
                 }
-            } else if let Some(key) = row.get::<_, Option<String>>("key")? {
+            } else if let Some(key) = row.get::<Option<String>>("key")? {
                 keys::mark_used(&tx, &key, at)?;
             }
         }
-        tx.prepare_cached(TAKE)?.execute([])?;
+        tx.execute(TAKE, ())?;
     }
     tx.commit()
 }
 
 /// True if the two files, as seen by this connection, are of one moment: every due row is applied, and no others are.
-pub(crate) fn is_settled(db: &Connection) -> rusqlite::Result<bool> {
+pub(crate) fn is_settled(db: &Db) -> DbResult<bool> {
     // The first read of a file fixes the state of it that the transaction sees.
-    let last: Option<i64> = db.query_row(LAST, [], |row| row.get(0))?;
-    let taken: i64 = db.query_row(TAKEN, [], |row| row.get(0))?;
+    let last: Option<i64> = db.row(LAST, (), |row| row.get(0))?;
+    let taken: i64 = db.row(TAKEN, (), |row| row.get(0))?;
     Ok(last.is_none_or(|last| last == taken))
 }
 
 /// Deletes all due rows, which must have been applied: usage is about to move into `gateway.db`.
-pub(crate) fn clear(tx: &Connection) -> rusqlite::Result<()> {
-    tx.execute(CLEAR, []).map(drop)
+pub(crate) fn clear(tx: &Db) -> DbResult<()> {
+    tx.execute(CLEAR, ()).map(drop)
 }
 
 /// Keeps the last applied row, for [`is_settled`].
@@ -117,18 +111,18 @@ mod tests {
         INSERT INTO quotas (id, kind, subject, metric, period, amount, hard, version, created_at_ms, updated_at_ms) \
             VALUES ('quo', 'key', 'key', 'requests', 'total', 9, 1, 1, 0, 0);";
 
-    fn counted(db: &Connection) -> (i64, Option<i64>) {
+    fn counted(db: &Db) -> (i64, Option<i64>) {
         let sum = "SELECT coalesce(sum(used), 0) FROM quota_used";
         let hour = "SELECT last_used_hour FROM keys";
-        let ask = |sql| db.query_row(sql, [], |row| row.get(0)).unwrap();
-        (ask(sum), db.query_row(hour, [], |row| row.get(0)).unwrap())
+        let ask = |sql| db.row(sql, (), |row| row.get(0)).unwrap();
+        (ask(sum), db.row(hour, (), |row| row.get(0)).unwrap())
     }
 
     #[test]
     fn usage_effects_are_visible_at_once_and_counted_once() {
         let dir = tempfile::TempDir::new().unwrap();
         let mut db = open(dir.path(), &Secret::new([1; 32])).unwrap().writer;
-        db.execute_batch(ROWS).unwrap();
+        db.batch(ROWS).unwrap();
         let files = settle(dir.path(), &mut db, true).unwrap().files;
         let reader = files.reader().unwrap();
         for round in 1..=3_i64 {
@@ -147,7 +141,7 @@ mod tests {
             }
             assert_eq!(quotas::used(&reader, "quo", 0).unwrap(), 2 * u64::try_from(round).unwrap());
             assert!(is_settled(&reader).unwrap());
-            let kept: i64 = db.query_row("SELECT count(*) FROM usage_due", [], |row| row.get(0)).unwrap();
+            let kept: i64 = db.row("SELECT count(*) FROM usage_due", (), |row| row.get(0)).unwrap();
             assert!(kept <= 4, "{kept}: what was counted is forgotten");
         }
     }
@@ -156,7 +150,7 @@ mod tests {
     fn a_consistent_view_of_both_files_has_no_pending_usage_effects() {
         let dir = tempfile::TempDir::new().unwrap();
         let mut db = open(dir.path(), &Secret::new([1; 32])).unwrap().writer;
-        db.execute_batch(ROWS).unwrap();
+        db.batch(ROWS).unwrap();
         settle(dir.path(), &mut db, true).unwrap();
         let copy = dir.path().join("copy");
         for _ in 0..10 {
@@ -171,8 +165,8 @@ mod tests {
             });
             moment.unwrap().copy("main", &copy).unwrap();
             assert_eq!(waits, 3, "it is no moment before all that is due is counted");
-            let copied = Connection::open(&copy).unwrap();
-            let taken = |db: &Connection| -> i64 { db.query_row(TAKEN, [], |row| row.get(0)).unwrap() };
+            let copied = Db::create(&copy).unwrap();
+            let taken = |db: &Db| -> i64 { db.row(TAKEN, (), |row| row.get(0)).unwrap() };
             assert_eq!((taken(&copied), counted(&copied)), (taken(&db), counted(&db)));
         }
     }

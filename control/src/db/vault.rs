@@ -1,6 +1,6 @@
 //! The table `vault`: sealed secrets of the database itself.
 
-use rusqlite::{Connection, OptionalExtension as _, named_params};
+use crate::db::engine::{Db, DbError, DbResult, named_params};
 
 /// The row of the key that seals all other secrets.
 pub(crate) const DATA_KEY: &str = "data_key";
@@ -8,32 +8,32 @@ pub(crate) const DATA_KEY: &str = "data_key";
 pub(crate) const KEY_HASH_KEY: &str = "key_hash_key";
 
 /// Inserts a row; its name must be new.
-pub(crate) fn insert(db: &Connection, name: &str, sealed: &[u8], now_ms: u64) -> rusqlite::Result<()> {
+pub(crate) fn insert(db: &Db, name: &str, sealed: &[u8], now_ms: u64) -> DbResult<()> {
     db.execute(INSERT, named_params! {":name": name, ":sealed": sealed, ":now": now_ms})?;
     Ok(())
 }
 
 /// Replaces the sealed bytes of the row `name`, which must exist.
-pub(crate) fn replace(db: &Connection, name: &str, sealed: &[u8]) -> rusqlite::Result<()> {
-    match db.prepare_cached(REPLACE)?.execute(named_params! {":name": name, ":sealed": sealed})? {
+pub(crate) fn replace(db: &Db, name: &str, sealed: &[u8]) -> DbResult<()> {
+    match db.execute(REPLACE, named_params! {":name": name, ":sealed": sealed})? {
         1 => Ok(()),
-        _ => Err(rusqlite::Error::QueryReturnedNoRows),
+        _ => Err(DbError::no_row()),
     }
 }
 
 /// Returns the sealed bytes of the row `name`.
-pub(crate) fn sealed(db: &Connection, name: &str) -> rusqlite::Result<Option<Vec<u8>>> {
-    db.query_row(SEALED, named_params! {":name": name}, |row| row.get("sealed")).optional()
+pub(crate) fn sealed(db: &Db, name: &str) -> DbResult<Option<Vec<u8>>> {
+    db.optional_row(SEALED, named_params! {":name": name}, |row| row.get("sealed"))
 }
 
 /// Makes `db` overwrite deleted content from now on, so that old rows cannot be found in the file.
-pub(crate) fn leave_nothing_behind(db: &Connection) -> rusqlite::Result<()> {
-    db.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))
+pub(crate) fn leave_nothing_behind(db: &Db) -> DbResult<()> {
+    db.set_pragma(None, "secure_delete", true)
 }
 
 /// Moves all pages into the database file and empties the write-ahead log, which still contains older pages.
-pub(crate) fn forget_pages(db: &Connection) -> rusqlite::Result<()> {
-    let busy: bool = db.query_row(CHECKPOINT, [], |row| row.get(0))?;
+pub(crate) fn forget_pages(db: &Db) -> DbResult<()> {
+    let busy: bool = db.row(CHECKPOINT, (), |row| row.get(0))?;
     if busy {
         tracing::warn!(
             "the write-ahead log could not be emptied, because another process reads the database"

@@ -1,9 +1,9 @@
 //! The table `webhooks`: receivers of events. Addresses and secrets in these rows are sealed.
 
-use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::{Deserialize, Serialize};
 
 use crate::common::vault::SealPlace;
+use crate::db::engine::{Db, DbResult, Row, named_params};
 
 /// A stored webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl WebhookFormat {
 }
 
 impl WebhookRow {
-    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn of(row: Row<'_>) -> DbResult<Self> {
         let format: String = row.get("format")?;
         let kinds: Option<String> = row.get("kinds")?;
         let secret_before: Option<Vec<u8>> = row.get("secret_before")?;
@@ -86,59 +86,57 @@ pub(crate) fn place<'a>(column: &'a str, id: &'a str) -> SealPlace<'a> {
 
 /// Returns up to `rows` webhooks with ids after `after`; only those whose name, shown address or id contains `text`, if
 /// given.
-pub(crate) fn page(
-    db: &Connection,
-    text: Option<&str>,
-    after: &str,
-    rows: i64,
-) -> rusqlite::Result<Vec<WebhookRow>> {
+pub(crate) fn page(db: &Db, text: Option<&str>, after: &str, rows: i64) -> DbResult<Vec<WebhookRow>> {
     let values = named_params! {":q": text.map(str::to_ascii_lowercase), ":after": after, ":rows": rows};
-    db.prepare_cached(PAGE)?.query_map(values, WebhookRow::of)?.collect()
+    db.rows(PAGE, values, WebhookRow::of)
 }
 
 /// Returns the number of webhooks.
-pub(crate) fn count(db: &Connection) -> rusqlite::Result<u64> {
-    db.prepare_cached(COUNT)?.query_row([], |row| row.get(0))
+pub(crate) fn count(db: &Db) -> DbResult<u64> {
+    db.row(COUNT, (), |row| row.get(0))
 }
 
 /// Returns the enabled webhooks that have a due delivery.
-pub(crate) fn with_due(db: &Connection, now_ms: u64) -> rusqlite::Result<Vec<String>> {
-    db.prepare_cached(WITH_DUE)?.query_map([now_ms], |row| row.get(0))?.collect()
+pub(crate) fn with_due(db: &Db, now_ms: u64) -> DbResult<Vec<String>> {
+    db.rows(WITH_DUE, [now_ms], |row| row.get(0))
 }
 
-pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<WebhookRow>> {
-    db.prepare_cached(FIND)?.query_row([id], WebhookRow::of).optional()
+pub(crate) fn find(db: &Db, id: &str) -> DbResult<Option<WebhookRow>> {
+    db.optional_row(FIND, [id], WebhookRow::of)
 }
 
 /// Inserts a new row, or stores the next version of one.
-pub(crate) fn put(tx: &Connection, webhook: &WebhookRow) -> rusqlite::Result<()> {
+pub(crate) fn put(tx: &Db, webhook: &WebhookRow) -> DbResult<()> {
     let kinds = webhook.kinds.as_ref().map(|kinds| serde_json::json!(kinds).to_string());
     let (secret_before, until_ms) =
         webhook.secret_before.as_ref().map(|(secret, until)| (secret, until)).unzip();
-    tx.prepare_cached(PUT)?.execute(named_params! {
-        ":id": webhook.id,
-        ":name": webhook.name,
-        ":url": webhook.url,
-        ":url_hint": webhook.url_hint,
-        ":format": webhook.format.name(),
-        ":kinds": kinds,
-        ":send_resolved": webhook.send_resolved,
-        ":in_order": webhook.in_order,
-        ":retry_seconds": webhook.retry_seconds,
-        ":disabled": webhook.disabled,
-        ":secret": webhook.secret,
-        ":secret_before": secret_before,
-        ":until": until_ms,
-        ":version": webhook.version,
-        ":created": webhook.created_at_ms,
-        ":updated": webhook.updated_at_ms,
-    })?;
+    tx.execute(
+        PUT,
+        named_params! {
+            ":id": webhook.id,
+            ":name": webhook.name,
+            ":url": webhook.url,
+            ":url_hint": webhook.url_hint,
+            ":format": webhook.format.name(),
+            ":kinds": kinds,
+            ":send_resolved": webhook.send_resolved,
+            ":in_order": webhook.in_order,
+            ":retry_seconds": webhook.retry_seconds,
+            ":disabled": webhook.disabled,
+            ":secret": webhook.secret,
+            ":secret_before": secret_before,
+            ":until": until_ms,
+            ":version": webhook.version,
+            ":created": webhook.created_at_ms,
+            ":updated": webhook.updated_at_ms,
+        },
+    )?;
     Ok(())
 }
 
 /// Deletes a webhook with its deliveries.
-pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
-    tx.prepare_cached(DELETE)?.execute([id])?;
+pub(crate) fn delete(tx: &Db, id: &str) -> DbResult<()> {
+    tx.execute(DELETE, [id])?;
     Ok(())
 }
 
@@ -146,8 +144,8 @@ const PAGE: &str = "SELECT * FROM webhooks WHERE id > :after AND (:q IS NULL OR 
      OR instr(lower(url_hint), :q) OR instr(lower(id), :q)) ORDER BY id LIMIT :rows";
 const COUNT: &str = "SELECT count(*) FROM webhooks";
 const WITH_DUE: &str = "SELECT id FROM webhooks w WHERE disabled = 0 AND EXISTS (SELECT 1 FROM outbox o \
-     WHERE o.webhook = w.id AND o.state = 'pending' AND o.next_at_ms <= ?) ORDER BY id";
-const FIND: &str = "SELECT * FROM webhooks WHERE id = ?";
+     WHERE o.webhook = w.id AND o.state = 'pending' AND o.next_at_ms <= :now) ORDER BY id";
+const FIND: &str = "SELECT * FROM webhooks WHERE id = :id";
 const PUT: &str = "INSERT INTO webhooks (id, name, url, url_hint, format, kinds, send_resolved, in_order, retry_seconds, \
      disabled, secret, secret_before, secret_before_until_ms, version, created_at_ms, updated_at_ms) VALUES (:id, :name, \
      :url, :url_hint, :format, :kinds, :send_resolved, :in_order, :retry_seconds, :disabled, :secret, :secret_before, :until, \
@@ -158,4 +156,4 @@ const PUT: &str = "INSERT INTO webhooks (id, name, url, url_hint, format, kinds,
      secret = excluded.secret, secret_before = excluded.secret_before, \
      secret_before_until_ms = excluded.secret_before_until_ms, version = excluded.version, \
      updated_at_ms = excluded.updated_at_ms";
-const DELETE: &str = "DELETE FROM webhooks WHERE id = ?";
+const DELETE: &str = "DELETE FROM webhooks WHERE id = :id";

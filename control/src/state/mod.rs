@@ -11,7 +11,6 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use rusqlite::Connection;
 use serde::Serialize;
 use shared::port::{Capture, KeptTables};
 use shared::quota::Counters;
@@ -19,6 +18,7 @@ use shared::secret::Secret;
 use shared::usage::UsageLog;
 
 use crate::common::vault::VaultKeys;
+use crate::db::engine::Db;
 use crate::db::error::OpenError;
 use crate::db::files::Files;
 use crate::db::lock::StateLock;
@@ -46,7 +46,7 @@ pub struct OpenParams<'a> {
 pub struct State {
     lock: StateLock,
     usage: UsageFiles,
-    writer: Connection,
+    writer: Db,
     keys: VaultKeys,
     journal: Journal,
     inbox: Inbox,

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use records::{Record, Trace};
-use rusqlite::Connection;
 use shared::clock::unix_ms;
 use shared::quota::{Counter, Counters};
 
+use crate::db::engine::{Db, DbResult};
 use crate::db::quotas::{Rules, parts};
 use crate::db::usage_effects;
 use crate::routing::publish::TouchedAccess;
@@ -39,7 +39,7 @@ impl Charges {
     }
 
     /// Updates the limits after the access of keys, and perhaps their limits, changed.
-    pub(crate) fn access_changed(&mut self, db: &Connection, access: &TouchedAccess) {
+    pub(crate) fn access_changed(&mut self, db: &Db, access: &TouchedAccess) {
         let is_current = match (&mut self.rules, access) {
             (None, _) | (_, TouchedAccess::Nothing) => true,
             (Some(rules), TouchedAccess::Some(changed)) if changed.limits_gone.is_empty() => {
@@ -54,12 +54,7 @@ impl Charges {
     }
 
     /// Adds the usage of an exchange that is being stored.
-    pub(super) fn count(
-        &mut self,
-        db: &Connection,
-        record: &Record<'_>,
-        trace: Trace<'_>,
-    ) -> rusqlite::Result<()> {
+    pub(super) fn count(&mut self, db: &Db, record: &Record<'_>, trace: Trace<'_>) -> DbResult<()> {
         let rules = match &self.rules {
             Some(rules) => rules,
             None => self.rules.insert(Rules::load(db)?),
@@ -89,7 +84,7 @@ impl Charges {
     }
 
     /// Writes the amounts. Must be called before the commit.
-    pub(super) fn store(&mut self, tx: &Connection) -> rusqlite::Result<()> {
+    pub(super) fn store(&mut self, tx: &Db) -> DbResult<()> {
         self.sums
             .drain()
             .try_for_each(|((id, start_ms), amount)| usage_effects::quota_used(tx, &id, start_ms, amount))
@@ -139,7 +134,7 @@ mod tests {
             ("of a human", "principal", "ada", None, None),
         ] {
             let row = "INSERT INTO quotas (id, kind, subject, model, endpoint, metric, period, amount, hard, version, \
-                       created_at_ms, updated_at_ms) VALUES (?, ?, ?, ?, ?, 'total_tokens', 'total', 9, 1, 1, 0, 0)";
+                       created_at_ms, updated_at_ms) VALUES (:id, :kind, :subject, :model, :endpoint, 'total_tokens', 'total', 9, 1, 1, 0, 0)";
             process.meter.db_mut().execute(row, (id, kind, subject, model, endpoint)).unwrap();
         }
         let tokens = TokenCounts { input: 5, cache_write_1h: 2, ..TokenCounts::default() };
@@ -155,9 +150,9 @@ mod tests {
         // The exchange of an administrator acting as a human: 30 tokens at `p`.
         log.append(&UsageEvent { principal: Some(PrincipalId::new("ada")), ..event(1) });
         process.settle();
-        let mut statement = process.meter.db_mut().prepare("SELECT quota, used FROM quota_used").unwrap();
-        let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, u64>(1)?)));
-        let mut used: Vec<_> = rows.unwrap().collect::<Result<_, _>>().unwrap();
+        let sql = "SELECT quota, used FROM quota_used";
+        let mut used: Vec<(String, u64)> =
+            process.meter.db_mut().rows(sql, (), |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
         used.sort();
         let want = [
             ("of a", 7),

@@ -2,9 +2,9 @@
 //! between two blocks, so a slow reader of an export blocks nothing.
 
 use records::{Record, Trace, block};
-use rusqlite::{Connection, OptionalExtension as _, named_params};
 
 use super::requests::RequestFilter;
+use crate::db::engine::{Db, DbResult, named_params};
 use crate::db::packed_row::PackedRow;
 
 /// The progress of an export.
@@ -19,19 +19,19 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Starts an export of the exchanges that are stored now.
-    pub(crate) fn start(db: &Connection, filter: &RequestFilter) -> rusqlite::Result<Self> {
-        let last: Option<i64> = db.query_row(LAST, [], |row| row.get("id")).optional()?;
+    pub(crate) fn start(db: &Db, filter: &RequestFilter) -> DbResult<Self> {
+        let last: Option<i64> = db.optional_row(LAST, (), |row| row.get("id"))?;
         Ok(Self { filter: filter.resolved(db)?, done: 0, last: last.unwrap_or(0) })
     }
 
     /// Passes the exchanges of the next block to `each`. Returns false if there is no block left.
     pub(crate) fn step(
         &mut self,
-        db: &Connection,
-        mut each: impl FnMut(&Record<'_>, Trace<'_>) -> rusqlite::Result<()>,
-    ) -> rusqlite::Result<bool> {
+        db: &Db,
+        mut each: impl FnMut(&Record<'_>, Trace<'_>) -> DbResult<()>,
+    ) -> DbResult<bool> {
         let (from_ms, to_ms) = (self.filter.from_ms.unwrap_or(0), self.filter.to_ms.unwrap_or(u64::MAX));
-        let mut statement = db.prepare_cached(NEXT)?;
+        let mut statement = db.prepare(NEXT)?;
         let mut blocks = statement.query(named_params! {
             ":done": self.done,
             ":last": self.last,

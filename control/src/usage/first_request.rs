@@ -3,15 +3,15 @@
 use std::time::Instant;
 
 use records::{Record, RecordName, block};
-use rusqlite::Connection;
 
+use crate::db::engine::{Db, DbResult};
 use crate::db::packed_row::{PackedRow, unless_damaged};
 
 /// Returns the request ID of the oldest completed exchange of a project key. The search ends without a result at
 /// `until`: the records may be many, all of administrators.
-pub(crate) fn first_request(db: &Connection, until: Instant) -> rusqlite::Result<Option<String>> {
-    let mut statement = db.prepare_cached(OLDEST_FIRST)?;
-    let mut rows = statement.query([])?;
+pub(crate) fn first_request(db: &Db, until: Instant) -> DbResult<Option<String>> {
+    let mut statement = db.prepare(OLDEST_FIRST)?;
+    let mut rows = statement.query(())?;
     while let Some(row) = rows.next()? {
         if let Some(Some(id)) = unless_damaged(PackedRow::read(row).and_then(|row| first_of(&row)))? {
             return Ok(Some(id));
@@ -23,7 +23,7 @@ pub(crate) fn first_request(db: &Connection, until: Instant) -> rusqlite::Result
     Ok(None)
 }
 
-fn first_of(row: &PackedRow<'_>) -> rusqlite::Result<Option<String>> {
+fn first_of(row: &PackedRow<'_>) -> DbResult<Option<String>> {
     if !row.names.iter().any(|name| name.starts_with(KEY_PREFIX)) {
         return Ok(None);
     }

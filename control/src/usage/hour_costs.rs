@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, Row};
+use crate::db::engine::{Db, DbResult, Row};
 
 /// The subject of costs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,9 +22,9 @@ pub(crate) struct HourCost {
 pub(crate) type HourCosts = HashMap<CostSubject, HashMap<u64, HourCost>>;
 
 /// Returns the sums of `hours` (hours since the Unix epoch).
-pub(crate) fn hour_costs(db: &Connection, hours: &[u64]) -> rusqlite::Result<HourCosts> {
+pub(crate) fn hour_costs(db: &Db, hours: &[u64]) -> DbResult<HourCosts> {
     let mut costs = HourCosts::new();
-    let mut statement = db.prepare_cached(OF_HOURS)?;
+    let mut statement = db.prepare(OF_HOURS)?;
     let mut rows = statement.query([serde_json::json!(hours).to_string()])?;
     while let Some(row) = rows.next()? {
         let (key, project): (String, String) = (row.get("key")?, row.get("project")?);
@@ -48,10 +48,10 @@ impl CostSubject {
     }
 }
 
-fn sums(row: &Row<'_>) -> rusqlite::Result<(u64, HourCost)> {
+fn sums(row: Row<'_>) -> DbResult<(u64, HourCost)> {
     let nano_usd: f64 = row.get("cost_nano_usd")?;
     Ok((row.get("hour")?, HourCost { requests: row.get("requests")?, micro_usd: nano_usd / 1_000.0 }))
 }
 
 const OF_HOURS: &str = "SELECT hour, project, key, sum(requests) AS requests, CAST(sum(cost_nano_usd) AS REAL) AS cost_nano_usd \
-     FROM usage_hour WHERE hour IN (SELECT value FROM json_each(?)) GROUP BY hour, project, key";
+     FROM usage_hour WHERE hour IN (SELECT value FROM json_each(:hours)) GROUP BY hour, project, key";

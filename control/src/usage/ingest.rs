@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use records::frame::FileId;
 use records::{Record, Texts, Trace};
-use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use shared::clock::unix_ms;
 use shared::quota::Counters;
 
@@ -26,13 +25,14 @@ use super::recent::feed::RecentFeed;
 use super::request_index::RequestIndex;
 use super::requests;
 use super::table::{GroupSums, Stored, UsageTable};
+use crate::db::engine::{Db, DbError, DbErrorKind, DbResult};
 use crate::db::usage_effects;
 use crate::routing::publish::TouchedAccess;
 
 /// Stores events in the database. Runs on the writer thread.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    db: Connection,
+    db: Db,
     inbox: Inbox,
     gauge: Arc<Gauge>,
     usage: UsageTable,
@@ -80,7 +80,7 @@ pub(crate) enum Round {
 
 impl Meter {
     /// Creates a meter that stores the events of `inbox` in `db`.
-    pub(crate) fn new(db: Connection, inbox: Inbox, gauge: Arc<Gauge>, counters: Arc<Counters>) -> Self {
+    pub(crate) fn new(db: Db, inbox: Inbox, gauge: Arc<Gauge>, counters: Arc<Counters>) -> Self {
         Self {
             db,
             inbox,
@@ -201,7 +201,7 @@ impl Meter {
             paths.iter().map(|path| Ok((path, notes::read(path)?))).collect::<io::Result<Vec<_>>>()?;
         let records = files.iter().flat_map(|(path, bytes)| notes::records(path, bytes));
         let noted: Vec<_> = records.filter_map(|bytes| Record::take(bytes, Texts::Inline)).collect();
-        let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let tx = self.db.transaction()?;
         let now_ms = unix_ms();
         let mut known = requests::stored(&tx, noted.iter().map(|(record, _)| record))?;
         for (record, trace) in &noted {
@@ -239,7 +239,7 @@ impl Meter {
     /// Deletes unused spare files and moves the write-ahead log into the database. Called at the end of the process.
     pub(crate) fn end(&mut self) {
         self.inbox.spares.remove_all();
-        if let Err(error) = self.db.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(())) {
+        if let Err(error) = self.db.set_pragma(None, "wal_checkpoint", "TRUNCATE") {
             tracing::debug!("cannot truncate the write-ahead log: {error}");
         }
     }
@@ -252,19 +252,19 @@ impl Meter {
     }
 
     /// Returns the connection that writes.
-    pub(crate) fn db_mut(&mut self) -> &mut Connection {
+    pub(crate) fn db_mut(&mut self) -> &mut Db {
         &mut self.db
     }
 
     /// Returns the connection for a change of existing usage rows. Closes the open row first, so that no more exchanges
     /// are added to one.
-    pub(crate) fn usage_mut(&mut self) -> &mut Connection {
+    pub(crate) fn usage_mut(&mut self) -> &mut Db {
         self.usage.leave_row();
         &mut self.db
     }
 
     #[cfg(test)]
-    pub(super) fn db(&self) -> &Connection {
+    pub(super) fn db(&self) -> &Db {
         &self.db
     }
 
@@ -282,7 +282,7 @@ impl Meter {
     }
 
     /// Registers the files of earlier processes, and finds read positions of files that no longer exist.
-    fn catch_up(&mut self) -> rusqlite::Result<()> {
+    fn catch_up(&mut self) -> DbResult<()> {
         let mut stored = read_positions::all(&self.db)?;
         for segment in self.inbox.segments.try_iter() {
             let mark = stored.remove(&segment.id).unwrap_or(0);
@@ -298,7 +298,7 @@ impl Meter {
         Ok(())
     }
 
-    fn work(&mut self) -> rusqlite::Result<Round> {
+    fn work(&mut self) -> DbResult<Round> {
         if self.is_caught_up {
             self.track_new();
         } else {
@@ -316,8 +316,8 @@ impl Meter {
     }
 
     /// Stores one batch in one transaction.
-    fn store(&mut self) -> rusqlite::Result<Round> {
-        let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    fn store(&mut self) -> DbResult<Round> {
+        let tx = self.db.transaction()?;
         let (from, mut ended, now_ms) = (self.usage.end(&tx)?, self.recent.begin(), unix_ms());
         let Self { usage, charges, .. } = self;
         let mut add = |record: &Record<'_>, trace: Trace<'_>, is_charged: bool| {
@@ -421,9 +421,9 @@ impl Meter {
     }
 
     /// Records a failure. Returns the pause before the next try.
-    fn fail(&mut self, error: &rusqlite::Error) -> Duration {
+    fn fail(&mut self, error: &DbError) -> Duration {
         let pause = self.trouble.map_or(PAUSE_MIN, |trouble| (trouble.pause * 2).min(PAUSE_MAX));
-        let is_full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
+        let is_full = error.kind() == DbErrorKind::DiskFull;
         self.trouble = Some(StoringTrouble { retry_at: Instant::now() + pause, pause, is_full });
         if self.gauge.fail(error.to_string()) {
             tracing::error!("cannot store usage records; retrying: {error}");

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use records::{RecordName, block};
-use rusqlite::Connection;
 
+use crate::db::engine::{Db, DbResult};
 use crate::db::packed_row::PackedRow;
 use crate::db::signed;
 use crate::usage::scope::UsageScope;
@@ -13,13 +13,13 @@ use crate::usage::scope::UsageScope;
 /// Returns the names of a kind in the records in `scope` since `from_ms`, with the number of exchanges. Reads the newest records
 /// first, up to the time `until` and at most [`NAMES_MAX`] names.
 pub(crate) fn occurrences(
-    db: &Connection,
+    db: &Db,
     (kind, scope): (RecordName, &UsageScope),
     from_ms: u64,
     until: Instant,
-) -> rusqlite::Result<HashMap<String, u64>> {
+) -> DbResult<HashMap<String, u64>> {
     let mut counts: HashMap<String, u64> = HashMap::new();
-    let mut statement = db.prepare_cached(NEWEST_FIRST)?;
+    let mut statement = db.prepare(NEWEST_FIRST)?;
     let mut blocks = statement.query([signed(from_ms)])?;
     while let Some(block) = blocks.next()? {
         if Instant::now() >= until {
@@ -45,4 +45,4 @@ pub(crate) fn occurrences(
 }
 
 const NAMES_MAX: usize = 10_000;
-const NEWEST_FIRST: &str = "SELECT * FROM usage WHERE last_ms >= ? ORDER BY last_ms DESC";
+const NEWEST_FIRST: &str = "SELECT * FROM usage WHERE last_ms >= :from ORDER BY last_ms DESC";

@@ -3,30 +3,29 @@
 use std::collections::HashMap;
 
 use records::frame::FileId;
-use rusqlite::Connection;
+
+use crate::db::engine::{Db, DbResult};
 
 /// Returns the number of stored bytes of every known file.
-pub(crate) fn all(db: &Connection) -> rusqlite::Result<HashMap<FileId, u64>> {
-    let mut statement = db.prepare_cached(ALL)?;
-    let rows = statement.query_map([], |row| {
+pub(crate) fn all(db: &Db) -> DbResult<HashMap<FileId, u64>> {
+    db.rows(ALL, (), |row| {
         let file = FileId { origin: row.get("origin")?, number: row.get("number")? };
         Ok((file, row.get("bytes")?))
-    })?;
-    rows.collect()
+    })
 }
 
 /// Records that the first `bytes` bytes of the file are stored. Runs in the transaction that stores them.
-pub(crate) fn set(tx: &Connection, file: FileId, bytes: u64) -> rusqlite::Result<()> {
-    tx.prepare_cached(SET)?.execute([file.origin, file.number, bytes])?;
+pub(crate) fn set(tx: &Db, file: FileId, bytes: u64) -> DbResult<()> {
+    tx.execute(SET, [file.origin, file.number, bytes])?;
     Ok(())
 }
 
 /// Deletes the read position of a file that is permanently gone.
-pub(crate) fn forget(tx: &Connection, file: FileId) -> rusqlite::Result<()> {
-    tx.prepare_cached(FORGET)?.execute([file.origin, file.number])?;
+pub(crate) fn forget(tx: &Db, file: FileId) -> DbResult<()> {
+    tx.execute(FORGET, [file.origin, file.number])?;
     Ok(())
 }
 
 const ALL: &str = "SELECT origin, number, bytes FROM usage_journal";
-const SET: &str = "REPLACE INTO usage_journal (origin, number, bytes) VALUES (?, ?, ?)";
-const FORGET: &str = "DELETE FROM usage_journal WHERE origin = ? AND number = ?";
+const SET: &str = "REPLACE INTO usage_journal (origin, number, bytes) VALUES (:origin, :number, :bytes)";
+const FORGET: &str = "DELETE FROM usage_journal WHERE origin = :origin AND number = :number";

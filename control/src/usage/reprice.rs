@@ -8,7 +8,6 @@ use std::time::Instant;
 use records::block::{self, Block};
 use records::rare_fields::{lost, pack_lost};
 use records::{Record, RecordName, Trace, bounded_cost};
-use rusqlite::{Connection, TransactionBehavior, named_params};
 use shared::operation::Operation;
 use shared::prices::{Bill, Billed, VENDOR_LABEL, price};
 use shared::quota::Counters;
@@ -16,6 +15,7 @@ use shared::usage::{Lost, Provenance};
 
 use super::rollup::{Difference, GROUPED, correct, grouped};
 use crate::db::HOUR_MS;
+use crate::db::engine::{Db, DbResult, named_params};
 use crate::db::packed_row::{PackedRow, put, unless_damaged};
 use crate::db::quotas::{Corrections, Costs};
 use crate::db::usage_effects;
@@ -70,13 +70,8 @@ pub(crate) struct RepricedRequest {
 impl Repricing {
     /// Reprices rows until all are done or it is `until`, in one transaction. Returns true if all are done. Applies the
     /// changes to limits on cost, in the database and in memory.
-    pub(crate) fn step(
-        &mut self,
-        db: &mut Connection,
-        done: &mut Repriced,
-        until: Instant,
-    ) -> rusqlite::Result<bool> {
-        let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    pub(crate) fn step(&mut self, db: &mut Db, done: &mut Repriced, until: Instant) -> DbResult<bool> {
+        let tx = db.transaction()?;
         let (mut after, mut so_far) = (self.after, done.clone());
         let mut corrections = Corrections::default();
         let finished = loop {
@@ -95,12 +90,7 @@ impl Repricing {
     }
 
     /// Computes what `step` would do, and changes nothing. Returns true if all rows are done.
-    pub(crate) fn preview(
-        &mut self,
-        db: &Connection,
-        done: &mut Repriced,
-        until: Instant,
-    ) -> rusqlite::Result<bool> {
+    pub(crate) fn preview(&mut self, db: &Db, done: &mut Repriced, until: Instant) -> DbResult<bool> {
         while let Some(id) = self.block(db, self.after, done, None)? {
             self.after = id;
             if Instant::now() >= until {
@@ -114,13 +104,13 @@ impl Repricing {
     /// is stored.
     fn block(
         &self,
-        tx: &Connection,
+        tx: &Db,
         after: i64,
         done: &mut Repriced,
         mut corrections: Option<&mut Corrections>,
-    ) -> rusqlite::Result<Option<i64>> {
+    ) -> DbResult<Option<i64>> {
         let signed = |moment: u64| i64::try_from(moment).unwrap_or(i64::MAX);
-        let mut statement = tx.prepare_cached(NEXT)?;
+        let mut statement = tx.prepare(NEXT)?;
         let (from, to) = (signed(self.from_ms), signed(self.to_ms));
         let mut rows = statement.query(named_params! {":after": after, ":from": from, ":to": to})?;
         let Some(row) = rows.next()? else { return Ok(None) };

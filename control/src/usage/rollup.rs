@@ -8,9 +8,9 @@ use std::sync::LazyLock;
 
 use records::block::{BlockNames, LostAt, Pushed};
 use records::{Record, RecordName};
-use rusqlite::{Connection, ToSql};
 
 use super::sums::{UsageSums, columns};
+use crate::db::engine::{Db, DbErrorKind, DbResult, Value};
 use crate::db::usage_effects;
 use crate::db::{HOUR_MS, signed};
 
@@ -73,7 +73,7 @@ impl Rollup {
 
     /// Adds the sums to the tables and clears them. Runs in the transaction that adds the exchanges. Returns the number
     /// of exchanges whose sums were rejected by a table.
-    pub(crate) fn store(&mut self, tx: &Connection, names: &BlockNames) -> rusqlite::Result<u64> {
+    pub(crate) fn store(&mut self, tx: &Db, names: &BlockNames) -> DbResult<u64> {
         self.leave_last();
         let mut days: HashMap<RollupGroup, UsageSums> = HashMap::new();
         for (group, sums) in &self.hours {
@@ -87,7 +87,7 @@ impl Rollup {
     }
 
     /// Records the use of each key once, however many models it was used with.
-    fn mark_keys(&self, tx: &Connection, names: &BlockNames) -> rusqlite::Result<()> {
+    fn mark_keys(&self, tx: &Db, names: &BlockNames) -> DbResult<()> {
         let mut used: HashMap<&str, u64> = HashMap::new();
         for group in self.hours.keys() {
             let places = GROUPED.iter().zip(&group.names);
@@ -100,26 +100,19 @@ impl Rollup {
     }
 }
 
-fn add(
-    tx: &Connection,
-    sql: &str,
-    groups: &HashMap<RollupGroup, UsageSums>,
-    names: &BlockNames,
-) -> rusqlite::Result<u64> {
+fn add(tx: &Db, sql: &str, groups: &HashMap<RollupGroup, UsageSums>, names: &BlockNames) -> DbResult<u64> {
     let mut rejected = 0;
-    let mut add = tx.prepare_cached(sql)?;
+    let mut add = tx.prepare(sql)?;
+    let mut values = Vec::with_capacity(1 + GROUPED.len() + UsageSums::COUNT);
     for (group, sums) in groups {
-        let mut at = 0;
-        let mut bind = |value: &dyn ToSql| {
-            at += 1;
-            add.raw_bind_parameter(at, value)
-        };
-        bind(&signed(group.hour))?;
-        group.names.iter().try_for_each(|place| bind(&names.get(*place)))?;
-        sums.list().iter().try_for_each(|sum| bind(&signed(*sum)))?;
-        match add.raw_execute() {
+        values.clear();
+        values.push(Value::Integer(signed(group.hour)));
+        values.extend(group.names.iter().map(|place| Value::Text(names.get(*place))));
+        values.extend(sums.list().map(|sum| Value::Integer(signed(sum))));
+        match add.execute(values.as_slice()) {
             Ok(_) => {}
-            Err(error) if is_about_the_row(&error) => {
+            // The row itself is the cause, so that a retry cannot succeed.
+            Err(error) if matches!(error.kind(), DbErrorKind::BadRow | DbErrorKind::BadValue) => {
                 rejected += sums.requests;
                 tracing::error!("cannot store the sums of {} usage records: {error}", sums.requests);
             }
@@ -139,24 +132,16 @@ pub(crate) struct Difference {
 
 /// Corrects the sums of an exchange's hour and day.
 pub(crate) fn correct(
-    tx: &Connection,
+    tx: &Db,
     hour: u64,
     names: &[&str; GROUPED.len()],
     difference: Difference,
-) -> rusqlite::Result<()> {
+) -> DbResult<()> {
     for (sql, hour) in [(CORRECT_HOUR, hour), (CORRECT_DAY, first_hour_of_day(hour))] {
-        let mut statement = tx.prepare_cached(sql)?;
-        let mut at = 0;
-        let mut bind = |value: &dyn ToSql| {
-            at += 1;
-            statement.raw_bind_parameter(at, value)
-        };
-        bind(&difference.cost_nano_usd)?;
-        bind(&difference.lost_nano_usd)?;
-        bind(&difference.unpriced)?;
-        bind(&signed(hour))?;
-        names.iter().try_for_each(|name| bind(name))?;
-        statement.raw_execute()?;
+        let Difference { cost_nano_usd, lost_nano_usd, unpriced } = difference;
+        let numbers = [cost_nano_usd, lost_nano_usd, unpriced, signed(hour)].map(Value::Integer);
+        let values: Vec<_> = numbers.into_iter().chain(names.map(Value::Text)).collect();
+        tx.execute(sql, values.as_slice())?;
     }
     Ok(())
 }
@@ -168,15 +153,6 @@ pub(crate) fn grouped<'a>(record: &Record<'a>) -> [&'a str; GROUPED.len()] {
 
 pub(crate) fn first_hour_of_day(hour: u64) -> u64 {
     hour - hour % DAY_HOURS
-}
-
-/// True if the error is caused by the row itself, so that a retry cannot succeed.
-fn is_about_the_row(error: &rusqlite::Error) -> bool {
-    use rusqlite::ErrorCode::{ConstraintViolation, ParameterOutOfRange, TooBig, TypeMismatch};
-    matches!(
-        error.sqlite_error_code(),
-        Some(ConstraintViolation | ParameterOutOfRange | TooBig | TypeMismatch)
-    )
 }
 
 pub(crate) const DAY_HOURS: u64 = 24;
@@ -198,9 +174,10 @@ macro_rules! correct_in {
         concat!(
             "UPDATE ",
             $table,
-            " SET cost_nano_usd = cost_nano_usd + ?, lost_nano_usd = lost_nano_usd + ?, unpriced = unpriced + ? \
-             WHERE hour = ? AND project = ? AND key = ? AND principal = ? AND provider = ? AND model = ? \
-             AND endpoint = ? AND operation = ? AND outcome = ?"
+            " SET cost_nano_usd = cost_nano_usd + :cost, lost_nano_usd = lost_nano_usd + :lost, \
+             unpriced = unpriced + :unpriced WHERE hour = :hour AND project = :project AND key = :key \
+             AND principal = :principal AND provider = :provider AND model = :model AND endpoint = :endpoint \
+             AND operation = :operation AND outcome = :outcome"
         )
     };
 }
@@ -210,12 +187,13 @@ static ADD_DAY: LazyLock<String> = LazyLock::new(|| add_to("usage_day"));
 
 fn add_to(table: &str) -> String {
     let sums: Vec<&str> = columns().collect();
-    let places = vec!["?"; 1 + GROUPED.len() + sums.len()].join(", ");
+    let places = sums.iter().map(|sum| format!(":{sum}")).collect::<Vec<_>>().join(", ");
     let added: Vec<String> = sums.iter().map(|sum| format!("{sum} = {sum} + excluded.{sum}")).collect();
     let (sums, added) = (sums.join(", "), added.join(", "));
     format!(
         "INSERT INTO {table} (hour, project, key, principal, provider, model, endpoint, operation, outcome, {sums}) \
-         VALUES ({places}) ON CONFLICT DO UPDATE SET {added}"
+         VALUES (:hour, :project, :key, :principal, :provider, :model, :endpoint, :operation, :outcome, {places}) \
+         ON CONFLICT DO UPDATE SET {added}"
     )
 }
 const CORRECT_HOUR: &str = correct_in!("usage_hour");

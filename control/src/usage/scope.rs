@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use records::{Record, RecordName};
-use rusqlite::types::Value;
 
 use super::requests::Column;
 
@@ -43,17 +42,17 @@ impl UsageScope {
         self.projects.is_none() || names.iter().any(|name| self.has_project(name))
     }
 
-    /// Returns a condition on the columns, with a place for each of the [`Self::values`].
+    /// Returns a condition on the columns, with a parameter for each of the [`Self::values`].
     pub(crate) fn sql(&self) -> String {
-        let condition = |(column, values): (Column, &BTreeSet<String>)| {
-            format!(" AND {} IN ({})", column.name(), vec!["?"; values.len()].join(", "))
+        let condition = |(at, (column, _)): (usize, (Column, _))| {
+            format!(" AND {} IN (SELECT value FROM json_each(:scope_{at}))", column.name())
         };
-        self.sets().map(condition).collect()
+        self.sets().enumerate().map(condition).collect()
     }
 
-    /// Returns the values of the condition.
-    pub(crate) fn values(&self) -> impl Iterator<Item = Value> {
-        self.sets().flat_map(|(_, values)| values).map(|value| Value::from(value.clone()))
+    /// Returns the values of the condition: JSON arrays.
+    pub(crate) fn values(&self) -> Vec<String> {
+        self.sets().map(|(_, values)| serde_json::json!(values).to_string()).collect()
     }
 
     fn sets(&self) -> impl Iterator<Item = (Column, &BTreeSet<String>)> {

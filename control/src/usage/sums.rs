@@ -3,8 +3,9 @@
 use std::sync::LazyLock;
 
 use records::{Record, RecordName, Trace, rare_fields};
-use rusqlite::Row;
 use shared::usage::{Class, Lost, TokenCounts, Units, counted};
+
+use crate::db::engine::{DbResult, Row};
 
 /// The sums of a set of exchanges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -173,7 +174,7 @@ impl UsageSums {
     pub(crate) const SELECTED: usize = USUAL.len() + 1;
 
     /// Reads the first columns of a row, which are those of [`SELECTED`].
-    pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+    pub(crate) fn read(row: Row<'_>) -> DbResult<Self> {
         let mut list = [0; Self::COUNT];
         let selected = &*SELECTED;
         for (at, place) in selected.usual.iter().enumerate() {
@@ -181,7 +182,7 @@ impl UsageSums {
                 *sum = row.get(at)?;
             }
         }
-        if let Some(rare) = row.get_ref(selected.usual.len())?.as_str_or_null()? {
+        if let Some(rare) = row.get::<Option<&str>>(selected.usual.len())? {
             for (place, sum) in selected.rare.iter().zip(rare.split(' ')) {
                 if let Some(place) = list.get_mut(*place) {
                     *place = sum.parse().unwrap_or_default();

@@ -5,7 +5,6 @@ use std::mem;
 
 use records::block::Block;
 use records::{Record, Trace};
-use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use super::metrics::ExchangeSums;
 use super::minutes::MinuteSums;
@@ -13,6 +12,7 @@ use super::recent::feed::RowPlace;
 use super::request_index;
 use super::rollup::Rollup;
 use super::target_groups::TargetGroups;
+use crate::db::engine::{Db, DbResult, Row};
 use crate::db::packed_row::put;
 
 /// The writer of the table. Caches the contents of the last row.
@@ -53,11 +53,11 @@ impl UsageTable {
     /// transaction.
     pub(crate) fn add(
         &mut self,
-        tx: &Connection,
+        tx: &Db,
         record: &Record<'_>,
         trace: Trace<'_>,
         now_ms: u64,
-    ) -> rusqlite::Result<()> {
+    ) -> DbResult<()> {
         let pushed = self.block.push(record, trace);
         self.rollup.count(record, &pushed);
         self.groups.add(record, trace, &pushed, now_ms);
@@ -70,7 +70,7 @@ impl UsageTable {
     }
 
     /// Writes the added exchanges. Must be called before the commit.
-    pub(crate) fn finish(&mut self, tx: &Connection) -> rusqlite::Result<Stored> {
+    pub(crate) fn finish(&mut self, tx: &Db) -> DbResult<Stored> {
         self.write(tx)?;
         if self.block.exchanges >= ENOUGH {
             self.next();
@@ -89,7 +89,7 @@ impl UsageTable {
         self.next();
     }
 
-    fn write(&mut self, tx: &Connection) -> rusqlite::Result<()> {
+    fn write(&mut self, tx: &Db) -> DbResult<()> {
         let block = &self.block;
         if block.exchanges == 0 {
             return Ok(());
@@ -113,7 +113,7 @@ impl UsageTable {
     }
 
     /// Returns the end of the table.
-    pub(crate) fn end(&mut self, db: &Connection) -> rusqlite::Result<RowPlace> {
+    pub(crate) fn end(&mut self, db: &Db) -> DbResult<RowPlace> {
         match self.end {
             Some(end) => Ok(end),
             None => Ok(*self.end.insert(end_of_table(db)?)),
@@ -137,14 +137,14 @@ impl UsageTable {
 }
 
 /// Returns the end of the table: that of its last row.
-fn end_of_table(db: &Connection) -> rusqlite::Result<RowPlace> {
-    let place = |row: &Row<'_>| Ok(RowPlace { id: row.get("id")?, taken: row.get("exchanges")? });
-    Ok(db.query_row(LAST, [], place).optional()?.unwrap_or_default())
+fn end_of_table(db: &Db) -> DbResult<RowPlace> {
+    let place = |row: Row<'_>| Ok(RowPlace { id: row.get("id")?, taken: row.get("exchanges")? });
+    Ok(db.optional_row(LAST, (), place)?.unwrap_or_default())
 }
 
 /// Returns an id that no row has and that no run of the request index covers.
-fn next_id(db: &Connection) -> rusqlite::Result<i64> {
-    let last: Option<i64> = db.query_row(LAST, [], |row| row.get("id")).optional()?;
+fn next_id(db: &Db) -> DbResult<i64> {
+    let last: Option<i64> = db.optional_row(LAST, (), |row| row.get("id"))?;
     Ok(last.unwrap_or(0).max(request_index::covered(db)?) + 1)
 }
 

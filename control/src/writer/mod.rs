@@ -11,13 +11,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
-use rusqlite::Connection;
 use shared::alarm::Alarm;
 use tokio::sync::oneshot;
 
 use crate::common::actor::Actor;
 use crate::common::vault::VaultKeys;
-use crate::db::error::DbError;
+use crate::db::engine::{Db, DbResult};
+use crate::db::error::QueryError;
 use crate::routing::config::Routing;
 use crate::routing::publish::{Publisher, ReloadReport, Touched};
 use crate::usage::ingest::{Meter, Round};
@@ -65,7 +65,7 @@ enum WriterJob {
     Stop,
 }
 
-type WriterTask = Box<dyn FnOnce(&mut Connection) + Send>;
+type WriterTask = Box<dyn FnOnce(&mut Db) + Send>;
 
 impl Writer {
     /// Starts the writer thread.
@@ -107,8 +107,8 @@ impl WriterHandle {
     /// Runs `task` on the usage rows. It must take a few milliseconds at most, because other jobs wait for it.
     pub(crate) async fn run_on_usage<T: Send + 'static>(
         &self,
-        task: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, DbError> {
+        task: impl FnOnce(&mut Db) -> DbResult<T> + Send + 'static,
+    ) -> Result<T, QueryError> {
         self.run_as(WriterJob::UsageTask, task).await
     }
 
@@ -116,26 +116,26 @@ impl WriterHandle {
     /// the gateway itself that is not audited.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
-        task: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, DbError> {
+        task: impl FnOnce(&mut Db) -> DbResult<T> + Send + 'static,
+    ) -> Result<T, QueryError> {
         self.run_as(WriterJob::Task, task).await
     }
 
     async fn run_as<T: Send + 'static>(
         &self,
         job: fn(WriterTask) -> WriterJob,
-        task: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, DbError> {
+        task: impl FnOnce(&mut Db) -> DbResult<T> + Send + 'static,
+    ) -> Result<T, QueryError> {
         let (reply, done) = oneshot::channel();
         self.send(job(Box::new(move |db| {
             let _ = reply.send(task(db));
         })))?;
-        Ok(done.await.map_err(|_| DbError::Stopping)??)
+        Ok(done.await.map_err(|_| QueryError::Stopping)??)
     }
 
     /// Executes a change; returns when it is committed and published.
     pub(crate) async fn write(&self, write: AdminWrite) -> WriteOutcome {
-        self.queue(write)?.await.unwrap_or(Err(CommandRefusal::Failed(DbError::Stopping)))
+        self.queue(write)?.await.unwrap_or(Err(CommandRefusal::Failed(QueryError::Stopping)))
     }
 
     /// Applies a change, rolls it back, and returns its preview.
@@ -146,20 +146,20 @@ impl WriterHandle {
     ) -> Result<DryRun, CommandRefusal> {
         let (caller, outcome) = oneshot::channel();
         self.send(WriterJob::DryRun(Box::new((command, actor, caller))))?;
-        outcome.await.unwrap_or(Err(CommandRefusal::Failed(DbError::Stopping)))
+        outcome.await.unwrap_or(Err(CommandRefusal::Failed(QueryError::Stopping)))
     }
 
     /// Queues a change and returns the receiver of its outcome.
-    pub(crate) fn queue(&self, write: AdminWrite) -> Result<oneshot::Receiver<WriteOutcome>, DbError> {
+    pub(crate) fn queue(&self, write: AdminWrite) -> Result<oneshot::Receiver<WriteOutcome>, QueryError> {
         let (caller, outcome) = oneshot::channel();
         self.send(WriterJob::Write(Box::new((write, caller))))?;
         Ok(outcome)
     }
 
-    fn send(&self, job: WriterJob) -> Result<(), DbError> {
+    fn send(&self, job: WriterJob) -> Result<(), QueryError> {
         self.0.try_send(job).map_err(|error| match error {
-            TrySendError::Full(_) => DbError::Busy,
-            TrySendError::Disconnected(_) => DbError::Stopping,
+            TrySendError::Full(_) => QueryError::Busy,
+            TrySendError::Disconnected(_) => QueryError::Stopping,
         })
     }
 

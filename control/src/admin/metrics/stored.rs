@@ -1,12 +1,12 @@
 //! Metrics of what is in the database: alerts, the outbox, and quotas.
 
-use rusqlite::Connection;
 use shared::clock::unix_ms;
 use shared::quota::Counters;
 
 use super::text::MetricsText;
 use crate::db::alert_rules::AlertKind;
 use crate::db::alerts::{Alert, AlertState, unresolved};
+use crate::db::engine::{Db, DbResult};
 use crate::db::outbox::{self, OutboxFigures};
 
 /// The figures that the metrics read from the database.
@@ -25,7 +25,7 @@ struct QuotaFigures {
 }
 
 impl StoredFigures {
-    pub(super) fn read(db: &Connection, counters: &Counters) -> rusqlite::Result<Self> {
+    pub(super) fn read(db: &Db, counters: &Counters) -> DbResult<Self> {
         Ok(Self {
             unresolved: unresolved(db)?,
             outbox: outbox::figures(db)?,

@@ -13,7 +13,6 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method, Request, Response, Uri};
-use rusqlite::Connection;
 use serde_json::json;
 use shared::access::{Access, Role};
 use shared::error_kind::ErrorKind;
@@ -26,6 +25,7 @@ use super::{ApiError, Call, Route, explain, json, route_of};
 use crate::admin::permission::Permission;
 use crate::common::recorded::RecordedExchange;
 use crate::db::audit::AuditEntry;
+use crate::db::engine::Db;
 use crate::routing::catalog::test_completion::HERE;
 use crate::routing::publish::AccessHolder;
 
@@ -109,7 +109,7 @@ async fn caller(call: &Call<'_>) -> Result<(String, Arc<Access>), ApiError> {
     permit(call, id).await?;
     let access = if id.starts_with("prn_") {
         let (human, counters) = (id.to_owned(), Arc::clone(&call.app.counters));
-        let read = move |db: &Connection| AccessHolder::counted_human(db, (RUN_KEY, &human), &counters);
+        let read = move |db: &Db| AccessHolder::counted_human(db, (RUN_KEY, &human), &counters);
         call.app.readers.ask(read).await?.map(Arc::new)
     } else {
         let snapshot = call.app.snapshot.load();

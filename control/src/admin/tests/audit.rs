@@ -132,8 +132,7 @@ fn refused_requests_share_one_audit_row_with_a_count() {
     let state =
         crate::db::open::open(&home.path().join("state"), &shared::secret::Secret::new([3; 32])).unwrap();
     let counts = "SELECT sum(detail -> '$.after.count'), count(*) FROM audit WHERE outcome = 'refused'";
-    let counted: (i64, i64) =
-        state.writer.query_row(counts, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    let counted: (i64, i64) = state.writer.row(counts, (), |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
     assert_eq!(counted, (20, 2));
     assert!(crate::db::chain::verify(&state.writer, &state.keys).unwrap().is_ok());
 }

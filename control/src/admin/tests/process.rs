@@ -9,6 +9,7 @@ use shared::port::full;
 use super::{ADMIN, Gateway, text};
 use crate::OpenParams;
 use crate::State;
+use crate::db::engine::Db;
 use crate::usage::tests::event;
 
 #[test]
@@ -34,7 +35,7 @@ fn state_reports_version_counts_reload_and_usage() {
 fn a_broken_database_returns_500_internal_error() {
     let gateway = Gateway::start();
     let path = gateway.home.path().join("state/gateway.db");
-    rusqlite::Connection::open(path).unwrap().execute_batch("DROP TABLE usage").unwrap();
+    Db::create(path).unwrap().batch("DROP TABLE usage").unwrap();
     let admin: &[(&str, &str)] = &[("x-api-key", ADMIN)];
     for path in ["/admin/api/requests", "/admin/api/usage", "/admin/api/requests/x"] {
         let (status, code, _) = gateway.refusal(Method::GET, path, admin);

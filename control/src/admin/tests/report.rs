@@ -7,6 +7,7 @@ use shared::usage::{Details, UsageEvent};
 
 use super::usage::{exchanges, exported};
 use super::{ADMIN, Gateway};
+use crate::db::engine::Db;
 use crate::usage::tests::event;
 
 /// Returns all pages of a query, with `limit` groups each, and the totals, which are the same on each page.
@@ -224,11 +225,9 @@ fn other_time_zones_are_rejected_where_only_day_sums_remain() {
     }
     gateway.wait_stored(2);
     let path = gateway.home.path().join("state/gateway.db");
-    let db = rusqlite::Connection::open(path).unwrap();
-    db.execute_batch(
-        "DELETE FROM usage_hour WHERE hour < 460000; DELETE FROM usage WHERE last_ms < 1650000000000",
-    )
-    .unwrap();
+    let db = Db::create(path).unwrap();
+    db.batch("DELETE FROM usage_hour WHERE hour < 460000; DELETE FROM usage WHERE last_ms < 1650000000000")
+        .unwrap();
     let admin: &[(&str, &str)] = &[("x-api-key", ADMIN)];
     let (status, _, param) =
         gateway.refusal(Method::GET, "/admin/api/usage?bucket=day&tz=Europe/Berlin", admin);
@@ -243,7 +242,7 @@ fn other_time_zones_are_rejected_where_only_day_sums_remain() {
     // While old records are being deleted, their hourly sums still exist.
     gateway.log.append(&UsageEvent { started_at_ms: new - 5 * 86_400_000, ..event(3) });
     gateway.wait_stored(3);
-    db.execute_batch(
+    db.batch(
         "UPDATE usage SET first_ms = last_ms, digest = NULL; DELETE FROM usage WHERE last_ms < 1699900000000",
     )
     .unwrap();

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use shared::port::full;
 
 use super::{ADMIN, Gateway, PROJECT, text};
+use crate::db::engine::Db;
 
 /// Body, headers and the expected status.
 type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], u16);
@@ -185,16 +186,12 @@ fn signing_in_and_out_is_in_the_audit_without_id_or_key() {
     let gateway = Gateway::start();
     let (cookie, token) = gateway.sign_in();
     gateway.call(Method::DELETE, SESSION, &[("cookie", &cookie), ("x-csrf-token", &token)]);
-    let db = rusqlite::Connection::open(gateway.home.path().join("state/gateway.db")).unwrap();
-    let mut rows =
-        db.prepare("SELECT actor, action, object_id, outcome, address, detail FROM audit").unwrap();
-    let rows: Vec<[String; 6]> = rows
-        .query_map([], |row| {
+    let db = Db::create(gateway.home.path().join("state/gateway.db")).unwrap();
+    let rows: Vec<[String; 6]> = db
+        .rows("SELECT actor, action, object_id, outcome, address, detail FROM audit", (), |row| {
             Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?])
         })
-        .unwrap()
-        .map(Result::unwrap)
-        .collect();
+        .unwrap();
     let [opened, closed] = rows.as_slice() else { panic!("{rows:?}") };
     assert_eq!((&opened[0][..], &opened[1][..], &opened[3][..]), ("admin", "session.open", "done"));
     assert_eq!((&closed[0][..], &closed[1][..]), ("admin", "session.close"));

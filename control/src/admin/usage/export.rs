@@ -6,7 +6,6 @@ use std::time::Duration;
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderValue, Response};
 use records::{Record, Trace, rare_fields};
-use rusqlite::Connection;
 use serde::Serialize;
 use shared::port::Body;
 
@@ -16,7 +15,8 @@ use crate::admin::requests::filter;
 use crate::admin::shares::{CallerShare, CallerShares, ShareBound};
 use crate::admin::stream::{self, Feed};
 use crate::admin::{ApiError, Call};
-use crate::db::error::DbError;
+use crate::db::engine::{Db, DbResult};
+use crate::db::error::QueryError;
 use crate::db::files::Files;
 use crate::db::names::{Labels, OwnerNames};
 use crate::usage::export::Progress;
@@ -53,8 +53,8 @@ pub(super) async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     query.finish()?;
     let share = app.exports.shares.take(&call.actor.who)?;
     app.writer.flush(FLUSH_TIME_MAX).await;
-    let db = app.exports.files.reader().map_err(DbError::from)?;
-    let progress = Progress::start(&db, &filter).map_err(DbError::from)?;
+    let db = app.exports.files.reader().map_err(QueryError::from)?;
+    let progress = Progress::start(&db, &filter).map_err(QueryError::from)?;
     let (out, body) = stream::channel();
     tokio::spawn(write(Writing { db, progress, labels: Labels::default(), format, charge, share }, out));
     let mut response = Response::new(body);
@@ -73,7 +73,7 @@ pub(super) async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 /// A running export.
 struct Writing {
-    db: Connection,
+    db: Db,
     progress: Progress,
     labels: Labels,
     format: ExportFormat,
@@ -110,7 +110,7 @@ async fn write(mut writing: Writing, out: Feed) {
 
 impl Writing {
     /// Appends exchanges to `piece` until it is large enough to send. The bool is true if there may be more.
-    fn fill(mut self, mut piece: Vec<u8>) -> (Self, rusqlite::Result<(Vec<u8>, bool)>) {
+    fn fill(mut self, mut piece: Vec<u8>) -> (Self, DbResult<(Vec<u8>, bool)>) {
         let Self { db, progress, labels, format, charge, .. } = &mut self;
         while piece.len() < PIECE_BYTES {
             let each = |record: &Record<'_>, trace: Trace<'_>| {

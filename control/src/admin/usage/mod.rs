@@ -13,7 +13,6 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::{Method, Response};
 use jiff::tz::TimeZone;
-use rusqlite::Connection;
 use serde::Serialize;
 use shared::clock::unix_ms;
 use shared::port::Body;
@@ -26,6 +25,7 @@ use super::requests::{FILTERS, marks, names};
 use super::{ApiError, Call, Route, json, route_of, write_of};
 use crate::admin::permission::Permission;
 use crate::common::money::MicroUsd;
+use crate::db::engine::{Db, DbResult};
 use crate::db::names::{Labels, NameLabel, NamedKind};
 use crate::usage::dimension::{CLIENT, Dimension, END_USER, TAG};
 use crate::usage::report::calendar::{BucketLength, Calendar};
@@ -190,11 +190,7 @@ pub(super) fn group_by(query: &mut Query, most: usize) -> Result<Vec<Dimension>,
 type Owners = BTreeMap<&'static str, Option<String>>;
 
 /// Returns the names of each group, in the order of the groups.
-fn owners(
-    db: &Connection,
-    question: &ReportQuestion,
-    groups: &[ReportGroup],
-) -> rusqlite::Result<Vec<Owners>> {
+fn owners(db: &Db, question: &ReportQuestion, groups: &[ReportGroup]) -> DbResult<Vec<Owners>> {
     let mut labels = Labels::default();
     let mut of_group = |group: &ReportGroup| {
         let ids = group.names.iter().map(|id| id.as_deref().unwrap_or_default());
@@ -205,10 +201,10 @@ fn owners(
 
 /// Returns the names of the keys, projects and humans among the ids of a group. An empty id has no name.
 pub(super) fn names_of_group<'a>(
-    db: &Connection,
+    db: &Db,
     labels: &mut Labels,
     ids: impl Iterator<Item = (&'a Dimension, &'a str)>,
-) -> rusqlite::Result<Owners> {
+) -> DbResult<Owners> {
     let mut owners = Owners::new();
     for (dimension, id) in ids {
         let Some((named, name, email)) = dimension.column().and_then(owner) else { continue };

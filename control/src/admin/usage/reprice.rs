@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use http::{Response, StatusCode};
 use jiff::Timestamp;
-use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use shared::port::Body;
@@ -17,6 +16,7 @@ use crate::admin::field::any_moment;
 use crate::admin::{ApiError, App, Call, dry_run};
 use crate::common::money::MicroUsd;
 use crate::db::audit::AuditEntry;
+use crate::db::engine::Db;
 use crate::db::overrides;
 use crate::routing::catalog::history::{History, Priced};
 use crate::routing::publish::Touched;
@@ -125,7 +125,7 @@ pub(super) async fn reprice(call: Call<'_>) -> Result<Response<Body>, ApiError> 
     let until = Instant::now() + ANSWER_TIME;
     let mut done = Repriced::default();
     let next_cursor = loop {
-        let step = move |db: &mut Connection| {
+        let step = move |db: &mut Db| {
             let finished = repricing.step(db, &mut done, Instant::now() + STEP)?;
             Ok((repricing, done, finished))
         };
@@ -155,7 +155,7 @@ async fn preview(app: &App, mut repricing: Repricing) -> Result<Response<Body>, 
     let until = Instant::now() + ANSWER_TIME;
     let mut done = Repriced::default();
     let next_cursor = loop {
-        let step = move |db: &Connection| {
+        let step = move |db: &Db| {
             let finished = repricing.preview(db, &mut done, Instant::now() + PREVIEW_STEP)?;
             Ok((repricing, done, finished))
         };

@@ -1,11 +1,11 @@
 //! The table `audit`: the log of actions, each row a link of the [chain](super::chain).
 
-use rusqlite::{Connection, named_params};
 use serde_json::{Value, json};
 
 use super::chain::{self, ChainLink, ChainSigner, Ends};
 use crate::common::actor::Actor;
 use crate::common::vault::VaultKeys;
+use crate::db::engine::{Db, DbResult, named_params};
 
 /// The description of one action.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,12 +65,12 @@ impl AuditEntry {
 
 /// Appends a row to the chain.
 pub(crate) fn append(
-    tx: &Connection,
+    tx: &Db,
     keys: &VaultKeys,
     actor: &Actor,
     now_ms: u64,
     entry: &AuditEntry,
-) -> rusqlite::Result<()> {
+) -> DbResult<()> {
     let ends = chain::ends(tx, keys)?;
     if ends.is_none() {
         // The next row must not hide the damage to the ends of the chain, so the ends stay unchanged.
@@ -92,19 +92,22 @@ pub(crate) fn append(
         Some(detail.as_str()),
     ];
     let mac = ChainSigner::new(keys).sign(&before, id, at_ms, &texts.map(|text| text.map(str::as_bytes)));
-    tx.prepare_cached(APPEND)?.execute(named_params! {
-        ":id": id,
-        ":at": at_ms,
-        ":actor": actor.who.name(),
-        ":action": entry.action,
-        ":kind": entry.object_kind,
-        ":object": entry.object_id,
-        ":outcome": entry.outcome.name(),
-        ":address": address,
-        ":request": actor.request_id,
-        ":detail": detail,
-        ":mac": mac,
-    })?;
+    tx.execute(
+        APPEND,
+        named_params! {
+            ":id": id,
+            ":at": at_ms,
+            ":actor": actor.who.name(),
+            ":action": entry.action,
+            ":kind": entry.object_kind,
+            ":object": entry.object_id,
+            ":outcome": entry.outcome.name(),
+            ":address": address,
+            ":request": actor.request_id,
+            ":detail": detail,
+            ":mac": mac,
+        },
+    )?;
     match ends {
         Some(ends) => chain::set_ends(tx, keys, Ends { last: ChainLink { id, mac }, ..ends }),
         None => Ok(()),
@@ -114,12 +117,7 @@ pub(crate) fn append(
 /// Deletes the oldest rows from before `before_ms`, up to `rows_max` of them, and returns their number. The chain then
 /// begins after them and can still be verified. Deletes nothing if one of these rows or the ends of the chain were
 /// tampered with.
-pub(crate) fn forget(
-    tx: &Connection,
-    keys: &VaultKeys,
-    before_ms: u64,
-    rows_max: u32,
-) -> rusqlite::Result<u64> {
+pub(crate) fn forget(tx: &Db, keys: &VaultKeys, before_ms: u64, rows_max: u32) -> DbResult<u64> {
     let Some(ends) = chain::ends(tx, keys)? else { return Ok(0) };
     let before_ms = i64::try_from(before_ms).unwrap_or(i64::MAX);
     let before_first = match chain::oldest(tx, keys, &ends, before_ms, rows_max)? {
@@ -132,7 +130,7 @@ pub(crate) fn forget(
     if before_first == ends.before_first {
         return Ok(0);
     }
-    let forgotten = tx.prepare_cached(FORGET)?.execute([before_first.id])?;
+    let forgotten = tx.execute(FORGET, [before_first.id])?;
     chain::set_ends(tx, keys, Ends { before_first, ..ends })?;
     Ok(u64::try_from(forgotten).unwrap_or(u64::MAX))
 }
@@ -140,7 +138,7 @@ pub(crate) fn forget(
 const APPEND: &str = "INSERT INTO audit \
      (id, at_ms, actor, action, object_kind, object_id, outcome, address, request_id, detail, mac) VALUES \
      (:id, :at, :actor, :action, :kind, :object, :outcome, :address, :request, :detail, :mac)";
-const FORGET: &str = "DELETE FROM audit WHERE id <= ?";
+const FORGET: &str = "DELETE FROM audit WHERE id <= :last";
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,5 @@
 //! Tampers with the chain in every way that verification must detect.
 
-use rusqlite::Connection;
 use serde_json::json;
 use shared::secret::Secret;
 use tempfile::TempDir;
@@ -8,6 +7,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::common::actor::Who;
 use crate::db::chain::{ChainBroken, ChainHolds, verify};
+use crate::db::engine::Db;
 use crate::db::open::{Opened, open};
 
 const ROWS: i64 = 8;
@@ -46,9 +46,9 @@ fn verified(state: &Opened) -> Result<ChainHolds, ChainBroken> {
 
 /// Returns the fault that verification finds after `sql`, and rolls `sql` back.
 fn tampered(state: &Opened, sql: &str) -> ChainBroken {
-    state.writer.execute_batch(&format!("PRAGMA ignore_check_constraints = 1; BEGIN; {sql}")).unwrap();
+    state.writer.batch(&format!("PRAGMA ignore_check_constraints = 1; BEGIN; {sql}")).unwrap();
     let broken = verified(state).expect_err(sql);
-    state.writer.execute_batch("ROLLBACK").unwrap();
+    state.writer.batch("ROLLBACK").unwrap();
     broken
 }
 
@@ -67,12 +67,8 @@ fn a_chain_holds_across_starts_and_has_its_length() {
 #[test]
 fn a_flipped_byte_in_any_column_of_any_row_is_found() {
     let (_dir, state) = chained();
-    let columns: Vec<String> = {
-        let mut statement =
-            state.writer.prepare("SELECT name, type FROM pragma_table_info('audit')").unwrap();
-        let names = statement.query_map([], |row| row.get(0)).unwrap();
-        names.collect::<Result<_, _>>().unwrap()
-    };
+    let columns: Vec<String> =
+        state.writer.rows("SELECT name FROM pragma_table_info('audit')", (), |row| row.get(0)).unwrap();
     assert!(columns.len() >= 11, "{columns:?}");
     for id in 1..=ROWS {
         for column in &columns {
@@ -94,9 +90,8 @@ fn a_flipped_byte_in_any_column_of_any_row_is_found() {
 #[test]
 fn a_flipped_bit_in_a_mac_is_detected() {
     let (_dir, state) = chained();
-    let mac: Vec<u8> =
-        state.writer.query_row("SELECT mac FROM audit WHERE id = 3", [], |row| row.get(0)).unwrap();
-    let set = |mac: &[u8]| state.writer.execute("UPDATE audit SET mac = ? WHERE id = 3", [mac]).unwrap();
+    let mac: Vec<u8> = state.writer.row("SELECT mac FROM audit WHERE id = 3", (), |row| row.get(0)).unwrap();
+    let set = |mac: &[u8]| state.writer.execute("UPDATE audit SET mac = :mac WHERE id = 3", [mac]).unwrap();
     for bit in 0..mac.len() * 8 {
         let mut flipped = mac.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
@@ -138,7 +133,7 @@ fn a_later_row_does_not_hide_deleted_rows() {
         ["DELETE FROM audit WHERE id = 8", "DELETE FROM vault WHERE name = 'audit_ends'; DELETE FROM audit"]
     {
         let (dir, state) = chained();
-        state.writer.execute_batch(sql).unwrap();
+        state.writer.batch(sql).unwrap();
         drop(state);
         let state = opened(&dir);
         add(&state, 9);
@@ -162,7 +157,7 @@ fn old_rows_are_forgotten_and_the_rest_still_verifies() {
     let state = opened(&dir);
     add(&state, 9);
     assert_eq!(verified(&state), Ok(ChainHolds { rows: 1, last_id: 9 }));
-    state.writer.execute("DELETE FROM audit", []).unwrap();
+    state.writer.execute("DELETE FROM audit", ()).unwrap();
     assert_eq!(verified(&state), Err(ChainBroken::Missing(9, 9)));
 }
 
@@ -170,7 +165,7 @@ fn old_rows_are_forgotten_and_the_rest_still_verifies() {
 fn an_old_row_that_was_changed_is_kept_as_evidence() {
     for change in ["UPDATE audit SET actor = 'x' WHERE id = 3", "DELETE FROM audit WHERE id = 2"] {
         let (_dir, state) = chained();
-        state.writer.execute(change, []).unwrap();
+        state.writer.execute(change, ()).unwrap();
         let before = verified(&state);
         assert!(before.is_err());
         assert_eq!(forget(&state.writer, &state.keys, minute(6), 100).unwrap(), 0);
@@ -183,20 +178,17 @@ fn a_database_from_before_the_audit_gets_a_chain() {
     let dir = TempDir::new().unwrap();
     drop(opened(&dir));
     let path = dir.path().join(crate::db::open::DATABASE);
-    let db = Connection::open(&path).unwrap();
+    let db = Db::create(&path).unwrap();
     let tables: Vec<String> = {
-        let mut statement = db
-            .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT IN ('vault', 'usage', 'usage_journal', 'usage_hour')")
-            .unwrap();
-        statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+        db.rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT IN ('vault', 'usage', 'usage_journal', 'usage_hour')", (), |row| row.get(0)).unwrap()
     };
-    db.pragma_update(None, "foreign_keys", false).unwrap();
+    db.set_pragma(None, "foreign_keys", false).unwrap();
     for table in tables {
-        db.execute(&format!("DROP TABLE {table}"), []).unwrap();
+        db.execute(&format!("DROP TABLE {table}"), ()).unwrap();
     }
-    db.execute("ALTER TABLE usage DROP COLUMN digest", []).unwrap();
-    db.execute("DELETE FROM vault WHERE name = 'audit_ends'", []).unwrap();
-    db.pragma_update(None, "user_version", 2).unwrap();
+    db.execute("ALTER TABLE usage DROP COLUMN digest", ()).unwrap();
+    db.execute("DELETE FROM vault WHERE name = 'audit_ends'", ()).unwrap();
+    db.set_pragma(None, "user_version", 2).unwrap();
     drop(db);
     let state = opened(&dir);
     add(&state, 1);

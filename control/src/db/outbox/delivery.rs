@@ -1,8 +1,7 @@
 //! Deliveries to webhooks: those that are due, and the outcome of a try.
 
-use rusqlite::{Connection, OptionalExtension as _, named_params};
-
 use super::{Delivery, select_deliveries};
+use crate::db::engine::{Db, DbResult, named_params};
 use crate::db::webhooks::{self, WebhookRow};
 
 /// The deliveries of one webhook that are due.
@@ -14,14 +13,13 @@ pub(crate) struct DueDeliveries {
 
 /// Returns, for each enabled webhook, up to `rows` deliveries that are due, the one that waits longest first. A webhook
 /// that receives in order has at most one: the oldest that is neither delivered nor dead.
-pub(crate) fn due(db: &Connection, now_ms: u64, rows: i64) -> rusqlite::Result<Vec<DueDeliveries>> {
+pub(crate) fn due(db: &Db, now_ms: u64, rows: i64) -> DbResult<Vec<DueDeliveries>> {
     let mut found = Vec::new();
     for id in webhooks::with_due(db, now_ms)? {
         let Some(webhook) = webhooks::find(db, &id)? else { continue };
         let (sql, rows) = if webhook.in_order { (DUE_IN_ORDER, 1) } else { (DUE, rows) };
         let values = named_params! {":webhook": id, ":now": now_ms, ":rows": rows};
-        let deliveries: Vec<Delivery> =
-            db.prepare_cached(sql)?.query_map(values, Delivery::of)?.collect::<Result<_, _>>()?;
+        let deliveries: Vec<Delivery> = db.rows(sql, values, Delivery::of)?;
         if !deliveries.is_empty() {
             found.push(DueDeliveries { webhook, deliveries });
         }
@@ -45,36 +43,39 @@ pub(crate) struct Tried {
 }
 
 /// Stores the outcome of a try, unless the delivery was changed or deleted in the meantime.
-pub(crate) fn record(tx: &Connection, tried: &Tried, now_ms: u64) -> rusqlite::Result<()> {
+pub(crate) fn record(tx: &Db, tried: &Tried, now_ms: u64) -> DbResult<()> {
     let state = match (&tried.error, tried.next_at_ms) {
         (None, _) => "delivered",
         (Some(_), Some(_)) => "pending",
         (Some(_), None) => "dead",
     };
-    tx.prepare_cached(RECORD)?.execute(named_params! {
-        ":id": tried.number,
-        ":tries_before": tried.tries_before,
-        ":state": state,
-        ":next": tried.next_at_ms.filter(|_| state == "pending"),
-        ":status": tried.status,
-        ":error": tried.error,
-        ":now": now_ms,
-    })?;
+    tx.execute(
+        RECORD,
+        named_params! {
+            ":id": tried.number,
+            ":tries_before": tried.tries_before,
+            ":state": state,
+            ":next": tried.next_at_ms.filter(|_| state == "pending"),
+            ":status": tried.status,
+            ":error": tried.error,
+            ":now": now_ms,
+        },
+    )?;
     Ok(())
 }
 
 /// Returns the number of deliveries to a webhook that were not delivered.
-pub(crate) fn undelivered(db: &Connection, webhook: &str) -> rusqlite::Result<u64> {
-    db.prepare_cached(UNDELIVERED)?.query_row([webhook], |row| row.get(0))
+pub(crate) fn undelivered(db: &Db, webhook: &str) -> DbResult<u64> {
+    db.row(UNDELIVERED, [webhook], |row| row.get(0))
 }
 
 /// Makes a delivery due again, as if it had never been tried. Returns it, or `None` if it is unknown or delivered.
-pub(crate) fn retry(tx: &Connection, number: i64, now_ms: u64) -> rusqlite::Result<Option<Delivery>> {
-    let changed = tx.prepare_cached(RETRY)?.execute(named_params! {":id": number, ":now": now_ms})?;
+pub(crate) fn retry(tx: &Db, number: i64, now_ms: u64) -> DbResult<Option<Delivery>> {
+    let changed = tx.execute(RETRY, named_params! {":id": number, ":now": now_ms})?;
     if changed == 0 {
         return Ok(None);
     }
-    tx.prepare_cached(super::FIND)?.query_row([number], Delivery::of).optional()
+    tx.optional_row(super::FIND, [number], Delivery::of)
 }
 
 const DUE: &str = select_deliveries!(
@@ -86,6 +87,6 @@ const DUE_IN_ORDER: &str = select_deliveries!(
 );
 const RECORD: &str = "UPDATE outbox SET state = :state, tries = tries + 1, next_at_ms = :next, last_status = :status, \
      last_error = :error, updated_at_ms = :now WHERE id = :id AND state = 'pending' AND tries = :tries_before";
-const UNDELIVERED: &str = "SELECT count(*) FROM outbox WHERE webhook = ? AND state <> 'delivered'";
+const UNDELIVERED: &str = "SELECT count(*) FROM outbox WHERE webhook = :webhook AND state <> 'delivered'";
 const RETRY: &str = "UPDATE outbox SET state = 'pending', tries = 0, next_at_ms = :now, lease = NULL, \
      updated_at_ms = :now WHERE id = :id AND state <> 'delivered'";

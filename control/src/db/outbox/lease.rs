@@ -1,8 +1,7 @@
 //! Deliveries to external workers: a worker claims some for a bounded time, and reports each as delivered or failed.
 
-use rusqlite::{Connection, named_params};
-
 use super::{Delivery, select_deliveries};
+use crate::db::engine::{Db, DbResult, named_params};
 
 /// A claim of a worker.
 #[derive(Clone, Debug)]
@@ -20,48 +19,54 @@ pub(crate) struct Claim {
 }
 
 /// True if a worker could claim a delivery, or a lease has ended.
-pub(crate) fn is_waiting(db: &Connection, now_ms: u64) -> rusqlite::Result<bool> {
-    db.prepare_cached(IS_WAITING)?.query_row(named_params! {":now": now_ms}, |row| row.get(0))
+pub(crate) fn is_waiting(db: &Db, now_ms: u64) -> DbResult<bool> {
+    db.row(IS_WAITING, named_params! {":now": now_ms}, |row| row.get(0))
 }
 
 /// Returns the deliveries whose lease has ended before `now_ms`, oldest first.
-pub(crate) fn ended(db: &Connection, now_ms: u64) -> rusqlite::Result<Vec<Delivery>> {
+pub(crate) fn ended(db: &Db, now_ms: u64) -> DbResult<Vec<Delivery>> {
     let values = named_params! {":now": now_ms, ":rows": ENDED_MAX};
-    db.prepare_cached(ENDED)?.query_map(values, Delivery::of)?.collect()
+    db.rows(ENDED, values, Delivery::of)
 }
 
 /// Leases the oldest deliveries to a worker and returns them.
-pub(crate) fn claim(tx: &Connection, claim: &Claim, now_ms: u64) -> rusqlite::Result<Vec<Delivery>> {
-    tx.prepare_cached(CLAIM)?.execute(named_params! {
-        ":lease": claim.lease,
-        ":worker": claim.worker,
-        ":until": claim.until_ms,
-        ":kinds": claim.kinds,
-        ":now": now_ms,
-        ":rows": claim.limit,
-    })?;
-    tx.prepare_cached(CLAIMED)?.query_map([&claim.lease], Delivery::of)?.collect()
+pub(crate) fn claim(tx: &Db, claim: &Claim, now_ms: u64) -> DbResult<Vec<Delivery>> {
+    tx.execute(
+        CLAIM,
+        named_params! {
+            ":lease": claim.lease,
+            ":worker": claim.worker,
+            ":until": claim.until_ms,
+            ":kinds": claim.kinds,
+            ":now": now_ms,
+            ":rows": claim.limit,
+        },
+    )?;
+    tx.rows(CLAIMED, [&claim.lease], Delivery::of)
 }
 
 /// Ends the lease of a delivery: with the error and the time of the next try, or as delivered.
 pub(crate) fn end(
-    tx: &Connection,
+    tx: &Db,
     delivery: &Delivery,
     failure: Option<(&str, Option<u64>)>,
     now_ms: u64,
-) -> rusqlite::Result<()> {
+) -> DbResult<()> {
     let (state, next_at_ms) = match failure {
         None => ("delivered", None),
         Some((_, None)) => ("dead", None),
         Some((_, Some(next_at_ms))) => ("pending", Some(next_at_ms)),
     };
-    tx.prepare_cached(END)?.execute(named_params! {
-        ":id": delivery.id,
-        ":state": state,
-        ":next": next_at_ms,
-        ":error": failure.map(|(error, _)| error),
-        ":now": now_ms,
-    })?;
+    tx.execute(
+        END,
+        named_params! {
+            ":id": delivery.id,
+            ":state": state,
+            ":next": next_at_ms,
+            ":error": failure.map(|(error, _)| error),
+            ":now": now_ms,
+        },
+    )?;
     Ok(())
 }
 
@@ -75,6 +80,6 @@ const CLAIM: &str = "UPDATE outbox SET state = 'leased', lease = :lease, worker 
      updated_at_ms = :now WHERE id IN (SELECT o.id FROM outbox o JOIN events e ON e.id = o.event \
      WHERE o.webhook IS NULL AND o.state = 'pending' AND o.next_at_ms <= :now \
      AND (:kinds IS NULL OR e.kind IN (SELECT value FROM json_each(:kinds))) ORDER BY o.id LIMIT :rows)";
-const CLAIMED: &str = select_deliveries!("WHERE o.state = 'leased' AND o.lease = ? ORDER BY o.id");
+const CLAIMED: &str = select_deliveries!("WHERE o.state = 'leased' AND o.lease = :lease ORDER BY o.id");
 const END: &str = "UPDATE outbox SET state = :state, tries = tries + 1, next_at_ms = :next, lease = NULL, \
      last_error = :error, updated_at_ms = :now WHERE id = CAST(:id AS INTEGER)";

@@ -5,10 +5,11 @@
 pub(crate) mod delivery;
 pub(crate) mod lease;
 
-use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+
+use crate::db::engine::{Db, DbResult, Row, named_params};
 
 /// An event to emit.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,20 +26,23 @@ pub(crate) struct NewEvent<'a> {
 
 /// Stores an event and its deliveries: one to workers, and one to each webhook whose filter it passes. Returns its
 /// number.
-pub(crate) fn emit(tx: &Connection, event: &NewEvent<'_>, now_ms: u64) -> rusqlite::Result<i64> {
+pub(crate) fn emit(tx: &Db, event: &NewEvent<'_>, now_ms: u64) -> DbResult<i64> {
     let values = named_params! {
         ":kind": event.kind,
         ":object": event.object,
         ":data": event.data.to_string(),
         ":now": now_ms,
     };
-    let number: i64 = tx.prepare_cached(INSERT_EVENT)?.query_row(values, |row| row.get(0))?;
-    tx.prepare_cached(INSERT_DELIVERIES)?.execute(named_params! {
-        ":event": number,
-        ":kind": event.kind,
-        ":is_resolution": event.is_resolution,
-        ":now": now_ms,
-    })?;
+    let number: i64 = tx.row(INSERT_EVENT, values, |row| row.get(0))?;
+    tx.execute(
+        INSERT_DELIVERIES,
+        named_params! {
+            ":event": number,
+            ":kind": event.kind,
+            ":is_resolution": event.is_resolution,
+            ":now": now_ms,
+        },
+    )?;
     Ok(number)
 }
 
@@ -64,7 +68,7 @@ pub(crate) struct Event {
 
 impl Event {
     /// Reads the columns of `events`, which the query names `event_*`.
-    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn of(row: Row<'_>) -> DbResult<Self> {
         let data: String = row.get("event_data")?;
         Ok(Self {
             id: row.get("event_name")?,
@@ -139,10 +143,10 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn of(row: Row<'_>) -> DbResult<Self> {
         let state: String = row.get("state")?;
         Ok(Self {
-            id: row.get::<_, i64>("id")?.to_string(),
+            id: row.get::<i64>("id")?.to_string(),
             event: Event::of(row)?,
             webhook: row.get("webhook")?,
             webhook_name: row.get("webhook_name")?,
@@ -172,12 +176,7 @@ pub(crate) struct DeliveryFilter {
 }
 
 /// Returns up to `rows` matching deliveries with numbers below `before`, newest first.
-pub(crate) fn page(
-    db: &Connection,
-    filter: &DeliveryFilter,
-    before: i64,
-    rows: i64,
-) -> rusqlite::Result<Vec<Delivery>> {
+pub(crate) fn page(db: &Db, filter: &DeliveryFilter, before: i64, rows: i64) -> DbResult<Vec<Delivery>> {
     let values = named_params! {
         ":before": before,
         ":state": filter.state.map(DeliveryState::name),
@@ -186,12 +185,12 @@ pub(crate) fn page(
         ":q": filter.text.as_deref().map(str::to_ascii_lowercase),
         ":rows": rows,
     };
-    db.prepare_cached(PAGE)?.query_map(values, Delivery::of)?.collect()
+    db.rows(PAGE, values, Delivery::of)
 }
 
 /// Returns the delivery with this number.
-pub(crate) fn find(db: &Connection, number: i64) -> rusqlite::Result<Option<Delivery>> {
-    db.prepare_cached(FIND)?.query_row([number], Delivery::of).optional()
+pub(crate) fn find(db: &Db, number: i64) -> DbResult<Option<Delivery>> {
+    db.optional_row(FIND, [number], Delivery::of)
 }
 
 /// The deliveries that are not finished, by state.
@@ -207,8 +206,8 @@ pub(crate) struct OutboxFigures {
 }
 
 /// Returns the numbers of unfinished deliveries.
-pub(crate) fn figures(db: &Connection) -> rusqlite::Result<OutboxFigures> {
-    db.prepare_cached(FIGURES)?.query_row([], |row| {
+pub(crate) fn figures(db: &Db) -> DbResult<OutboxFigures> {
+    db.row(FIGURES, (), |row| {
         Ok(OutboxFigures {
             pending: row.get("pending")?,
             dead: row.get("dead")?,
@@ -220,14 +219,13 @@ pub(crate) fn figures(db: &Connection) -> rusqlite::Result<OutboxFigures> {
 /// Deletes up to `rows` events of which nothing is left to deliver, with their deliveries: those from before `before_ms`, and
 /// the oldest beyond [`EVENTS_MAX`]. Deliveries that wait or have failed are kept, however old or many they are. Those for
 /// workers count only if a worker has ever claimed one. Returns the number of deleted events.
-pub(crate) fn forget(tx: &Connection, before_ms: u64, rows: u32) -> rusqlite::Result<usize> {
+pub(crate) fn forget(tx: &Db, before_ms: u64, rows: u32) -> DbResult<usize> {
     // The latest event that a worker had is kept, because it shows that there are workers.
-    let of_worker: Option<i64> =
-        tx.prepare_cached(LAST_OF_WORKER)?.query_row([], |row| row.get(0)).optional()?;
+    let of_worker: Option<i64> = tx.optional_row(LAST_OF_WORKER, (), |row| row.get(0))?;
     let expired = named_params! {":before": before_ms, ":of_worker": of_worker, ":rows": rows};
-    let deleted = tx.prepare_cached(DELETE_EXPIRED)?.execute(expired)?;
+    let deleted = tx.execute(DELETE_EXPIRED, expired)?;
     let over = named_params! {":max": EVENTS_MAX, ":of_worker": of_worker, ":rows": rows};
-    let surplus = tx.prepare_cached(DELETE_SURPLUS)?.execute(over)?;
+    let surplus = tx.execute(DELETE_SURPLUS, over)?;
     if surplus > 0 {
         tracing::warn!("deleted the {surplus} oldest delivered events: the outbox holds {EVENTS_MAX} events");
     }
@@ -264,7 +262,7 @@ const PAGE: &str = select_deliveries!(
      AND (:q IS NULL OR instr(lower(e.kind), :q) OR instr(lower(e.object), :q) \
      OR instr(lower(coalesce(w.name, 'workers')), :q) OR instr(lower(o.last_error), :q)) ORDER BY o.id DESC LIMIT :rows"
 );
-const FIND: &str = select_deliveries!("WHERE o.id = ?");
+const FIND: &str = select_deliveries!("WHERE o.id = :id");
 const FIGURES: &str = "SELECT \
      (SELECT count(*) FROM outbox WHERE state = 'pending' AND webhook IS NOT NULL) AS pending, \
      (SELECT count(*) FROM outbox WHERE state = 'dead') AS dead, \

@@ -1,34 +1,32 @@
 //! Events, their receivers and their retention, on a real database.
 
-use rusqlite::Connection;
 use serde_json::json;
 
 use super::lease::Claim;
 use super::*;
+use crate::db::engine::Db;
 
 const DAY_MS: u64 = 86_400_000;
 
-fn opened() -> Connection {
-    let mut db = Connection::open_in_memory().unwrap();
-    db.pragma_update(None, "foreign_keys", true).unwrap();
+fn opened() -> Db {
+    let mut db = Db::in_memory().unwrap();
+    db.set_pragma(None, "foreign_keys", true).unwrap();
     crate::db::migrate::migrate(&mut db).unwrap();
     db
 }
 
-fn webhook(db: &Connection, id: &str, kinds: Option<&str>, send_resolved: bool) {
-    let row =
-        "INSERT INTO webhooks VALUES (?, 'w', x'00', '', 'json', ?, ?, 0, 5, 0, x'00', NULL, NULL, 1, 0, 0)";
+fn webhook(db: &Db, id: &str, kinds: Option<&str>, send_resolved: bool) {
+    let row = "INSERT INTO webhooks VALUES (:id, 'w', x'00', '', 'json', :kinds, :send_resolved, 0, 5, 0, x'00', NULL, NULL, 1, 0, 0)";
     db.execute(row, (id, kinds, send_resolved)).unwrap();
 }
 
-fn event(db: &Connection, kind: &str, is_resolution: bool, now_ms: u64) -> i64 {
+fn event(db: &Db, kind: &str, is_resolution: bool, now_ms: u64) -> i64 {
     emit(db, &NewEvent { kind, object: None, data: &json!({}), is_resolution }, now_ms).unwrap()
 }
 
-fn receivers(db: &Connection, number: i64) -> Vec<String> {
-    let sql = "SELECT coalesce(webhook, 'workers') FROM outbox WHERE event = ? ORDER BY 1";
-    let mut statement = db.prepare(sql).unwrap();
-    statement.query_map([number], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+fn receivers(db: &Db, number: i64) -> Vec<String> {
+    let sql = "SELECT coalesce(webhook, 'workers') FROM outbox WHERE event = :event ORDER BY 1";
+    db.rows(sql, [number], |row| row.get(0)).unwrap()
 }
 
 #[test]
@@ -53,7 +51,7 @@ fn an_event_is_undone_with_its_cause() {
     let tx = db.transaction().unwrap();
     event(&tx, "disk_low", false, 7);
     tx.rollback().unwrap();
-    let left: i64 = db.query_row("SELECT count(*) FROM events, outbox", [], |row| row.get(0)).unwrap();
+    let left: i64 = db.row("SELECT count(*) FROM events, outbox", (), |row| row.get(0)).unwrap();
     assert_eq!(left, 0);
 }
 
@@ -61,15 +59,13 @@ fn an_event_is_undone_with_its_cause() {
 #[test]
 fn retention_deletes_events_of_which_nothing_is_left_to_deliver() {
     let db = opened();
-    let numbers = || -> Vec<i64> {
-        let mut statement = db.prepare("SELECT id FROM events ORDER BY 1").unwrap();
-        statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
-    };
+    let numbers =
+        || -> Vec<i64> { db.rows("SELECT id FROM events ORDER BY 1", (), |row| row.get(0)).unwrap() };
     event(&db, "disk_low", false, DAY_MS);
     webhook(&db, "w", None, false);
     let set = |event: i64, state: &str, next: &str| {
         let sql = format!(
-            "UPDATE outbox SET state = '{state}', next_at_ms = {next} WHERE event = ? AND webhook = 'w'"
+            "UPDATE outbox SET state = '{state}', next_at_ms = {next} WHERE event = :event AND webhook = 'w'"
         );
         assert_eq!(db.execute(&sql, [event]).unwrap(), 1);
     };
@@ -90,7 +86,7 @@ fn retention_deletes_events_of_which_nothing_is_left_to_deliver() {
 #[test]
 fn events_wait_for_workers_once_there_are_some() {
     let db = opened();
-    let count = || -> i64 { db.query_row("SELECT count(*) FROM events", [], |row| row.get(0)).unwrap() };
+    let count = || -> i64 { db.row("SELECT count(*) FROM events", (), |row| row.get(0)).unwrap() };
     let claim = |limit| Claim { worker: "w".into(), lease: "l".into(), until_ms: DAY_MS, limit, kinds: None };
     (0..3).for_each(|_| _ = event(&db, "disk_low", false, 1));
     let leased = lease::claim(&db, &claim(2), 1).unwrap();
@@ -112,12 +108,13 @@ fn beyond_the_maximum_the_oldest_delivered_events_are_deleted() {
     let db = opened();
     webhook(&db, "w", None, false);
     let [waiting, delivered] = [(); 2].map(|()| event(&db, "disk_low", false, 1));
-    let sql = "UPDATE outbox SET state = 'delivered', next_at_ms = NULL WHERE event = ? AND webhook = 'w'";
+    let sql =
+        "UPDATE outbox SET state = 'delivered', next_at_ms = NULL WHERE event = :event AND webhook = 'w'";
     db.execute(sql, [delivered]).unwrap();
-    db.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'events'", [EVENTS_MAX + 2]).unwrap();
+    db.execute("UPDATE sqlite_sequence SET seq = :seq WHERE name = 'events'", [EVENTS_MAX + 2]).unwrap();
     event(&db, "disk_low", false, 1);
     assert_eq!(forget(&db, 0, 64).unwrap(), 1);
-    let left: i64 = db.query_row("SELECT min(id) FROM events", [], |row| row.get(0)).unwrap();
+    let left: i64 = db.row("SELECT min(id) FROM events", (), |row| row.get(0)).unwrap();
     assert_eq!(left, waiting);
     assert_eq!(figures(&db).unwrap(), OutboxFigures { pending: 2, dead: 0, for_workers: 2 });
 }

@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 
 use records::{Record, RecordName, Trace, rare_fields};
-use rusqlite::Connection;
 use shared::clock::unix_ms;
 use shared::quota::{Counters, Metric};
 
 use super::{KEPT_MS, Rules};
+use crate::db::engine::{Db, DbResult};
 use crate::db::usage_effects;
 
 /// The corrections of one transaction.
@@ -54,11 +54,11 @@ impl Corrections {
     /// Adds the corrections for `record`, whose costs were `before`.
     pub(crate) fn add(
         &mut self,
-        db: &Connection,
+        db: &Db,
         before: &Costs,
         record: &Record<'_>,
         trace: Trace<'_>,
-    ) -> rusqlite::Result<()> {
+    ) -> DbResult<()> {
         let Self { rules, sums, changes } = self;
         let rules = match rules {
             Some(rules) => rules,
@@ -94,7 +94,7 @@ impl Corrections {
     }
 
     /// Writes the corrections. Must be called before the commit.
-    pub(crate) fn store(&mut self, tx: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn store(&mut self, tx: &Db) -> DbResult<()> {
         let sums = self.sums.drain();
         sums.filter(|(_, change)| *change != 0).try_for_each(|((id, start_ms), change)| {
             usage_effects::quota_corrected(tx, &id, start_ms, change)

@@ -5,8 +5,6 @@ mod rules;
 mod spent;
 mod used;
 
-use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
-use rusqlite::{Connection, OptionalExtension as _, named_params};
 use serde::{Deserialize, Serialize};
 use shared::id::{EndpointName, ModelId, ProviderId};
 use shared::quota::{Metric, Period, Scope, Subject};
@@ -18,6 +16,7 @@ use self::used::KEPT_MS;
 pub(crate) use self::used::{add_used, correct_used, recent, used, used_since};
 use super::human_scope::HumanScope;
 use super::keys;
+use crate::db::engine::{Db, DbResult, FromValue, Mismatch, Row, Value, named_params};
 
 /// A limit, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -114,17 +113,17 @@ pub(crate) enum Enforcement {
 }
 
 impl QuotaRow {
-    fn of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+    fn of(row: Row<'_>) -> DbResult<Self> {
         let hard: bool = row.get("hard")?;
         Ok(Self {
             id: row.get("id")?,
             counted: Counted {
-                subject: Of { kind: row.get::<_, StoredName<Subject>>("kind")?.0, id: row.get("subject")? },
+                subject: Of { kind: row.get::<StoredName<Subject>>("kind")?.0, id: row.get("subject")? },
                 model: row.get("model")?,
                 endpoint: row.get("endpoint")?,
             },
-            metric: row.get::<_, StoredName<Metric>>("metric")?.0,
-            period: row.get::<_, Option<StoredName<Period>>>("period")?.map(|named| named.0),
+            metric: row.get::<StoredName<Metric>>("metric")?.0,
+            period: row.get::<Option<StoredName<Period>>>("period")?.map(|named| named.0),
             limit: row.get("amount")?,
             enforcement: if hard { Enforcement::Hard } else { Enforcement::Warn },
             version: row.get("version")?,
@@ -141,32 +140,32 @@ impl QuotaRow {
 /// A value that is stored under its API name.
 struct StoredName<T>(T);
 
-impl FromSql for StoredName<Subject> {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+impl FromValue<'_> for StoredName<Subject> {
+    fn from_value(value: Value<'_>) -> Result<Self, Mismatch> {
         by_name(value, &Subject::ALL, Subject::name)
     }
 }
 
-impl FromSql for StoredName<Metric> {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+impl FromValue<'_> for StoredName<Metric> {
+    fn from_value(value: Value<'_>) -> Result<Self, Mismatch> {
         by_name(value, &Metric::ALL, Metric::name)
     }
 }
 
-impl FromSql for StoredName<Period> {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+impl FromValue<'_> for StoredName<Period> {
+    fn from_value(value: Value<'_>) -> Result<Self, Mismatch> {
         by_name(value, &Period::ALL, Period::name)
     }
 }
 
 fn by_name<T: Copy>(
-    value: ValueRef<'_>,
+    value: Value<'_>,
     all: &[T],
     name: fn(T) -> &'static str,
-) -> FromSqlResult<StoredName<T>> {
-    let text = value.as_str()?;
+) -> Result<StoredName<T>, Mismatch> {
+    let text = <&str>::from_value(value)?;
     let known = all.iter().copied().find(|value| name(*value) == text);
-    known.map(StoredName).ok_or(FromSqlError::InvalidType)
+    known.map(StoredName).ok_or(Mismatch)
 }
 
 /// A filter for lists of limits: all, those of a kind of subject, or those of one subject.
@@ -180,11 +179,11 @@ pub(crate) struct QuotaFilter {
 
 /// Calls `take` with up to `rows` limits with ids after `after`.
 pub(crate) fn each(
-    db: &Connection,
+    db: &Db,
     filter: &QuotaFilter,
     (after, rows): (&str, i64),
-    mut take: impl FnMut(QuotaRow) -> rusqlite::Result<()>,
-) -> rusqlite::Result<()> {
+    mut take: impl FnMut(QuotaRow) -> DbResult<()>,
+) -> DbResult<()> {
     let family = match (filter.kind, &filter.id) {
         (Some(Subject::Key), Some(key)) => keys::family(db, key)?,
         _ => None,
@@ -197,7 +196,7 @@ pub(crate) fn each(
         ":human": filter.scope.as_ref().map(|scope| &scope.human),
         ":projects": filter.scope.as_ref().map(|scope| &scope.projects),
     };
-    let mut statement = db.prepare_cached(PAGE)?;
+    let mut statement = db.prepare(PAGE)?;
     let mut found = statement.query(values)?;
     while let Some(row) = found.next()? {
         take(QuotaRow::of(row)?)?;
@@ -206,17 +205,17 @@ pub(crate) fn each(
 }
 
 /// Returns every limit of a subject.
-pub(crate) fn of_subject(db: &Connection, subject: &Of) -> rusqlite::Result<Vec<QuotaRow>> {
-    db.prepare_cached(OF_SUBJECT)?.query_map([subject.kind.name(), &subject.id], QuotaRow::of)?.collect()
+pub(crate) fn of_subject(db: &Db, subject: &Of) -> DbResult<Vec<QuotaRow>> {
+    db.rows(OF_SUBJECT, [subject.kind.name(), &subject.id], QuotaRow::of)
 }
 
-pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<QuotaRow>> {
-    db.prepare_cached(FIND)?.query_row([id], QuotaRow::of).optional()
+pub(crate) fn find(db: &Db, id: &str) -> DbResult<Option<QuotaRow>> {
+    db.optional_row(FIND, [id], QuotaRow::of)
 }
 
 /// Returns another limit that counts the same requests of the same subject by the same metric, period and enforcement,
 /// if there is one.
-pub(crate) fn twin(db: &Connection, row: &QuotaRow) -> rusqlite::Result<Option<String>> {
+pub(crate) fn twin(db: &Db, row: &QuotaRow) -> DbResult<Option<String>> {
     let values = named_params! {
         ":kind": row.counted.subject.kind.name(),
         ":subject": row.counted.subject.id,
@@ -227,30 +226,33 @@ pub(crate) fn twin(db: &Connection, row: &QuotaRow) -> rusqlite::Result<Option<S
         ":hard": row.is_hard(),
         ":id": row.id,
     };
-    db.prepare_cached(TWIN)?.query_row(values, |row| row.get("id")).optional()
+    db.optional_row(TWIN, values, |row| row.get("id"))
 }
 
 /// Inserts a new limit, or stores the next version of one.
-pub(crate) fn put(tx: &Connection, row: &QuotaRow) -> rusqlite::Result<()> {
-    tx.prepare_cached(PUT)?.execute(named_params! {
-        ":id": row.id,
-        ":kind": row.counted.subject.kind.name(),
-        ":subject": row.counted.subject.id,
-        ":model": row.counted.model,
-        ":endpoint": row.counted.endpoint,
-        ":metric": row.metric.name(),
-        ":period": row.period.map(Period::name),
-        ":amount": row.limit,
-        ":hard": row.is_hard(),
-        ":version": row.version,
-        ":created": row.created_at_ms,
-        ":updated": row.updated_at_ms,
-    })?;
+pub(crate) fn put(tx: &Db, row: &QuotaRow) -> DbResult<()> {
+    tx.execute(
+        PUT,
+        named_params! {
+            ":id": row.id,
+            ":kind": row.counted.subject.kind.name(),
+            ":subject": row.counted.subject.id,
+            ":model": row.counted.model,
+            ":endpoint": row.counted.endpoint,
+            ":metric": row.metric.name(),
+            ":period": row.period.map(Period::name),
+            ":amount": row.limit,
+            ":hard": row.is_hard(),
+            ":version": row.version,
+            ":created": row.created_at_ms,
+            ":updated": row.updated_at_ms,
+        },
+    )?;
     Ok(())
 }
 
-pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
-    tx.prepare_cached(DELETE)?.execute([id])?;
+pub(crate) fn delete(tx: &Db, id: &str) -> DbResult<()> {
+    tx.execute(DELETE, [id])?;
     Ok(())
 }
 
@@ -286,9 +288,9 @@ const PAGE: &str = "SELECT * FROM quotas WHERE id > :after AND (:kind IS NULL OR
      OR (kind = 'key' AND subject IN (SELECT family FROM keys WHERE project IN (SELECT value FROM json_each(:projects)))) \
      OR (kind = 'provider' AND subject IN (SELECT id FROM providers WHERE owner = :human))) \
      ORDER BY id LIMIT :rows";
-const FIND: &str = "SELECT * FROM quotas WHERE id = ?";
+const FIND: &str = "SELECT * FROM quotas WHERE id = :id";
 const ALL: &str = "SELECT * FROM quotas ORDER BY id";
-const OF_SUBJECT: &str = "SELECT * FROM quotas WHERE kind = ? AND subject = ? ORDER BY id";
+const OF_SUBJECT: &str = "SELECT * FROM quotas WHERE kind = :kind AND subject = :subject ORDER BY id";
 const TWIN: &str = "SELECT id FROM quotas WHERE kind = :kind AND subject = :subject AND model IS :model \
      AND endpoint IS :endpoint AND metric = :metric AND period IS :period AND hard = :hard AND id <> :id";
 const PUT: &str = "INSERT INTO quotas (id, kind, subject, model, endpoint, metric, period, amount, hard, version, \
@@ -296,4 +298,4 @@ const PUT: &str = "INSERT INTO quotas (id, kind, subject, model, endpoint, metri
      :version, :created, :updated) \
      ON CONFLICT (id) DO UPDATE SET amount = excluded.amount, hard = excluded.hard, version = excluded.version, \
      updated_at_ms = excluded.updated_at_ms";
-const DELETE: &str = "DELETE FROM quotas WHERE id = ?";
+const DELETE: &str = "DELETE FROM quotas WHERE id = :id";

@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use records::{Record, RecordName};
-use rusqlite::Connection;
 use shared::quota::Subject;
 
 use super::{ALL, Of, QuotaRow, of_subject};
+use crate::db::engine::{Db, DbResult};
 use crate::db::keys::{self, OpeningKey};
 
 /// Limits by subject, in the order of their ids.
@@ -18,9 +18,9 @@ pub(crate) struct Rules {
 
 impl Rules {
     /// Loads all limits.
-    pub(crate) fn load(db: &Connection) -> rusqlite::Result<Self> {
+    pub(crate) fn load(db: &Db) -> DbResult<Self> {
         let mut rules = Self::default();
-        rules.add(db.prepare_cached(ALL)?.query_map([], QuotaRow::of)?)?;
+        rules.add(db, ALL)?;
         if rules.by_subject.keys().any(|of| of.kind == Subject::Key) {
             rules.load_families(db)?;
         }
@@ -29,12 +29,12 @@ impl Rules {
 
     /// Loads the limits of `subjects`, and those that may count a request of one of these keys.
     pub(crate) fn load_of(
-        db: &Connection,
+        db: &Db,
         openings: &[OpeningKey],
         subjects: impl IntoIterator<Item = Of>,
-    ) -> rusqlite::Result<Self> {
+    ) -> DbResult<Self> {
         let mut rules = Self::default();
-        rules.add(db.prepare_cached(EVERYWHERE)?.query_map([], QuotaRow::of)?)?;
+        rules.add(db, EVERYWHERE)?;
         // A subject without limits leaves no trace in the rules.
         let mut read = HashSet::new();
         for of in subjects {
@@ -57,13 +57,13 @@ impl Rules {
     }
 
     /// Reloads the limits of a project or human.
-    pub(crate) fn refresh(&mut self, db: &Connection, of: &Of) -> rusqlite::Result<()> {
+    pub(crate) fn refresh(&mut self, db: &Db, of: &Of) -> DbResult<()> {
         self.set(of, of_subject(db, of)?.into_iter().map(Arc::new).collect());
         Ok(())
     }
 
     /// Reloads the limits of a key's family.
-    pub(crate) fn refresh_key(&mut self, db: &Connection, key: &str) -> rusqlite::Result<()> {
+    pub(crate) fn refresh_key(&mut self, db: &Db, key: &str) -> DbResult<()> {
         let Some(family) = keys::family(db, key)? else { return Ok(()) };
         let of = Of { kind: Subject::Key, id: family };
         let rows: Vec<_> = of_subject(db, &of)?.into_iter().map(Arc::new).collect();
@@ -74,9 +74,11 @@ impl Rules {
         Ok(())
     }
 
-    fn add(&mut self, rows: impl Iterator<Item = rusqlite::Result<QuotaRow>>) -> rusqlite::Result<()> {
-        for row in rows {
-            let row = Arc::new(row?);
+    fn add(&mut self, db: &Db, sql: &str) -> DbResult<()> {
+        let mut statement = db.prepare(sql)?;
+        let mut rows = statement.query(())?;
+        while let Some(row) = rows.next()? {
+            let row = Arc::new(QuotaRow::of(row)?);
             self.by_subject.entry(row.counted.subject.clone()).or_default().push(row);
         }
         Ok(())
@@ -105,9 +107,9 @@ impl Rules {
     }
 
     /// Adds an entry for each key of a family with limits, because records and requests contain the key's id.
-    fn load_families(&mut self, db: &Connection) -> rusqlite::Result<()> {
-        let mut statement = db.prepare_cached(LIMITED_KEYS)?;
-        let mut keys = statement.query([])?;
+    fn load_families(&mut self, db: &Db) -> DbResult<()> {
+        let mut statement = db.prepare(LIMITED_KEYS)?;
+        let mut keys = statement.query(())?;
         while let Some(found) = keys.next()? {
             let (key, family): (String, String) = (found.get("id")?, found.get("family")?);
             if key != family

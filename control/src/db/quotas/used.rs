@@ -2,43 +2,38 @@
 //! from the sums of usage.
 
 use records::{Record, Trace, block};
-use rusqlite::{Connection, named_params};
 use shared::quota::{Period, Spent, Subject};
 
 use super::Counted;
 use crate::db::HOUR_MS;
+use crate::db::engine::{Db, DbResult, named_params};
 use crate::db::packed_row::{PackedRow, unless_damaged};
 
 /// Returns the used amount of a limit in the window that began at `start_ms`, including due amounts.
-pub(crate) fn used(db: &Connection, id: &str, start_ms: u64) -> rusqlite::Result<u64> {
-    db.prepare_cached(USED)?.query_row((id, start_ms), |row| row.get("used"))
+pub(crate) fn used(db: &Db, id: &str, start_ms: u64) -> DbResult<u64> {
+    db.row(USED, (id, start_ms), |row| row.get("used"))
 }
 
 /// Adds to the used amount of a window, and deletes windows that ended long before it. Runs in the transaction that
 /// stores the usage.
-pub(crate) fn add_used(tx: &Connection, id: &str, start_ms: u64, amount: u64) -> rusqlite::Result<()> {
+pub(crate) fn add_used(tx: &Db, id: &str, start_ms: u64, amount: u64) -> DbResult<()> {
     let amount = i64::try_from(amount).unwrap_or(i64::MAX);
     let values = named_params! {":quota": id, ":start": start_ms, ":amount": amount};
-    tx.prepare_cached(ADD)?.execute(values)?;
+    tx.execute(ADD, values)?;
     let values = named_params! {":quota": id, ":start": start_ms, ":hours": HOURS_KEPT_MS, ":kept": KEPT_MS};
-    tx.prepare_cached(FORGET)?.execute(values)?;
+    tx.execute(FORGET, values)?;
     Ok(())
 }
 
 /// Changes the used amount of a window. The amount never becomes negative.
-pub(crate) fn correct_used(tx: &Connection, id: &str, start_ms: u64, change: i64) -> rusqlite::Result<()> {
+pub(crate) fn correct_used(tx: &Db, id: &str, start_ms: u64, change: i64) -> DbResult<()> {
     let values = named_params! {":quota": id, ":start": start_ms, ":change": change};
-    tx.prepare_cached(CORRECT)?.execute(values).map(drop)
+    tx.execute(CORRECT, values).map(drop)
 }
 
 /// Returns the stored usage since `start_ms`, the start of a window of `period`. Windows start with a day and are read
 /// from the daily sums, which are kept longer than the hourly ones; only the hourly window is read from those.
-pub(crate) fn used_since(
-    db: &Connection,
-    counted: &Counted,
-    period: Period,
-    start_ms: u64,
-) -> rusqlite::Result<Spent> {
+pub(crate) fn used_since(db: &Db, counted: &Counted, period: Period, start_ms: u64) -> DbResult<Spent> {
     let [by_hour, by_day] = match counted.subject.kind {
         Subject::Key => USED_BY_KEY,
         Subject::Project => USED_BY_PROJECT,
@@ -49,7 +44,7 @@ pub(crate) fn used_since(
     let statement = if period == Period::Hour { by_hour } else { by_day };
     let hour = start_ms / HOUR_MS;
     let Counted { subject, model, endpoint } = counted;
-    db.prepare_cached(statement)?.query_row((&subject.id, hour, model, endpoint), |row| {
+    db.row(statement, (&subject.id, hour, model, endpoint), |row| {
         Ok(Spent {
             requests: row.get("requests")?,
             input_tokens: row.get("input")?,
@@ -60,12 +55,8 @@ pub(crate) fn used_since(
 }
 
 /// Calls `each` with every stored exchange that started at `from_ms` or later, except those of damaged rows.
-pub(crate) fn recent(
-    db: &Connection,
-    from_ms: u64,
-    mut each: impl FnMut(&Record<'_>, Trace<'_>),
-) -> rusqlite::Result<()> {
-    let mut statement = db.prepare_cached(RECENT)?;
+pub(crate) fn recent(db: &Db, from_ms: u64, mut each: impl FnMut(&Record<'_>, Trace<'_>)) -> DbResult<()> {
+    let mut statement = db.prepare(RECENT)?;
     let mut blocks = statement.query([from_ms])?;
     while let Some(found) = blocks.next()? {
         let read = PackedRow::read(found).and_then(|row| Ok((row.rows()?, row.names)));
@@ -82,8 +73,8 @@ pub(super) const KEPT_MS: u64 = 62 * 24 * HOUR_MS;
 /// The same for windows of an hour, of which there would be many.
 const HOURS_KEPT_MS: u64 = 6 * HOUR_MS;
 const USED: &str = "SELECT max(0, \
-     min(coalesce((SELECT used FROM quota_used WHERE quota = ?1 AND window_start_ms = ?2), 0), 0x3fffffffffffffff) + \
-     min(coalesce((SELECT sum(amount) FROM usage_due WHERE quota = ?1 AND at = ?2 \
+     min(coalesce((SELECT used FROM quota_used WHERE quota = :quota AND window_start_ms = :window_start_ms), 0), 0x3fffffffffffffff) + \
+     min(coalesce((SELECT sum(amount) FROM usage_due WHERE quota = :quota AND at = :window_start_ms \
      AND id > (SELECT taken FROM usage_place)), 0), 0x3fffffffffffffff)) AS used";
 const ADD: &str = "INSERT INTO quota_used (quota, window_start_ms, used) VALUES (:quota, :start, :amount) \
      ON CONFLICT DO UPDATE SET used = min(used, 0x3fffffffffffffff) + min(excluded.used, 0x3fffffffffffffff)";
@@ -91,7 +82,7 @@ const CORRECT: &str = "INSERT INTO quota_used (quota, window_start_ms, used) VAL
      ON CONFLICT DO UPDATE SET used = max(min(used, 0x3fffffffffffffff) + min(:change, 0x3fffffffffffffff), 0)";
 const FORGET: &str = "DELETE FROM quota_used WHERE quota = :quota AND window_start_ms < :start - \
      CASE (SELECT period FROM quotas WHERE id = :quota) WHEN 'hour' THEN :hours ELSE :kept END";
-const RECENT: &str = "SELECT * FROM usage WHERE last_ms >= ?";
+const RECENT: &str = "SELECT * FROM usage WHERE last_ms >= :from";
 
 macro_rules! used_by {
     ($table:literal, $subject:literal) => {
@@ -105,7 +96,8 @@ macro_rules! used_by {
             $table,
             " WHERE ",
             $subject,
-            " AND hour >= ?2 AND (?3 IS NULL OR provider || '/' || model = ?3) AND (?4 IS NULL OR endpoint = ?4)"
+            " AND hour >= :hour AND (:model IS NULL OR provider || '/' || model = :model) \
+             AND (:endpoint IS NULL OR endpoint = :endpoint)"
         )
     };
     ($subject:literal) => {
@@ -114,12 +106,12 @@ macro_rules! used_by {
 }
 
 const USED_BY_KEY: [&str; 2] = used_by!(
-    "key IN (SELECT id FROM keys WHERE family = ?1 UNION ALL SELECT id FROM former_keys WHERE family = ?1)"
+    "key IN (SELECT id FROM keys WHERE family = :subject UNION ALL SELECT id FROM former_keys WHERE family = :subject)"
 );
-const USED_BY_PROJECT: [&str; 2] = used_by!("project = ?1");
-const USED_BY_PRINCIPAL: [&str; 2] = used_by!("principal = ?1 AND project <> ''");
-const USED_BY_PROVIDER: [&str; 2] = used_by!("provider = ?1");
-const USED_BY_PROJECTS: [&str; 2] = used_by!("?1 = '' AND project <> ''");
+const USED_BY_PROJECT: [&str; 2] = used_by!("project = :subject");
+const USED_BY_PRINCIPAL: [&str; 2] = used_by!("principal = :subject AND project <> ''");
+const USED_BY_PROVIDER: [&str; 2] = used_by!("provider = :subject");
+const USED_BY_PROJECTS: [&str; 2] = used_by!(":subject = '' AND project <> ''");
 
 #[cfg(test)]
 mod tests {
@@ -132,14 +124,13 @@ mod tests {
         let mut process = Process::start(home.path());
         let db = process.meter.db_mut();
         for (period, hours, kept) in [("hour", 1, 7), ("day", 24, 63)] {
-            let sql =
-                "INSERT INTO quotas VALUES (?1, 'gateway', '', NULL, NULL, 'requests', ?1, 9, 1, 1, 1, 1)";
+            let sql = "INSERT INTO quotas VALUES (:period, 'gateway', '', NULL, NULL, 'requests', :period, 9, 1, 1, 1, 1)";
             db.execute(sql, [period]).unwrap();
             for n in 0..200 {
                 add_used(db, period, n * hours * HOUR_MS, 1).unwrap();
             }
             let rows: u64 = db
-                .query_row("SELECT count(*) FROM quota_used WHERE quota = ?", [period], |row| row.get(0))
+                .row("SELECT count(*) FROM quota_used WHERE quota = :quota", [period], |row| row.get(0))
                 .unwrap();
             assert_eq!(rows, kept, "{period}");
         }

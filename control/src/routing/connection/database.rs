@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use rusqlite::Connection as Db;
 use shared::id::{PrincipalId, ProjectId};
 
 use super::open_written;
 use crate::common::vault::VaultKeys;
+use crate::db::engine::{Db, DbResult};
 use crate::db::providers::{self, Binding, ProviderRow, Stamp};
 use crate::routing::config::{
     ConnectionAuth, Environment, FieldFault, Provider, WrittenProvider, provider_of,
@@ -80,12 +80,7 @@ pub(crate) struct DatabaseInstances {
 
 impl DatabaseInstances {
     /// Reads the rows that have changed since the last call.
-    pub(crate) fn refresh(
-        &mut self,
-        db: &Db,
-        keys: &VaultKeys,
-        environment: &Environment,
-    ) -> rusqlite::Result<()> {
+    pub(crate) fn refresh(&mut self, db: &Db, keys: &VaultKeys, environment: &Environment) -> DbResult<()> {
         let mut bound: HashMap<String, Vec<Binding>> = HashMap::new();
         for (provider, binding) in providers::all_bindings(db)? {
             bound.entry(provider).or_default().push(binding);

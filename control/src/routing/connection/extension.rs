@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rusqlite::Connection as Db;
 use shared::provider::path::Place;
 use shared::routing::Origin;
 
 use crate::common::credential::extension::ExtensionAccess;
 use crate::common::credential::oauth::{ExtensionIssuer, TokenIssuer};
 use crate::common::vault::VaultKeys;
+use crate::db::engine::{Db, DbResult};
 use crate::db::extensions;
 use crate::routing::config::{BaseUrl, ConnectionAuth, ExtensionLink, Provider};
 use crate::routing::extension::open;
@@ -39,7 +39,7 @@ pub(crate) enum ConnectedProvider {
 
 impl Extensions {
     /// Reads and opens all extensions.
-    pub(crate) fn read(db: &Db, keys: &VaultKeys) -> rusqlite::Result<Self> {
+    pub(crate) fn read(db: &Db, keys: &VaultKeys) -> DbResult<Self> {
         let opened = |row: extensions::ExtensionRow| {
             let opened = open(&row, keys).ok().map(|(address, access)| (address, Arc::new(access)));
             if opened.is_none() {

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rusqlite::Connection;
 use serde::Serialize;
 use shared::id::PrincipalId;
 
 use crate::common::credential::oauth::OauthConnection;
 use crate::common::vault::VaultKeys;
+use crate::db::engine::{Db, DbResult};
 use crate::db::oauth;
 use crate::routing::config::{ConnectionAuth, Provider};
 
@@ -18,12 +18,12 @@ pub(crate) struct SignIns(HashMap<String, Arc<OauthConnection>>);
 
 impl SignIns {
     /// Reads and opens all sign-ins.
-    pub(crate) fn read(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<Self> {
+    pub(crate) fn read(db: &Db, keys: &VaultKeys) -> DbResult<Self> {
         Ok(Self::of(oauth::all(db, keys)?))
     }
 
     /// Reads and opens the sign-in of one provider instance.
-    pub(crate) fn of_one(db: &Connection, keys: &VaultKeys, provider: &str) -> rusqlite::Result<Self> {
+    pub(crate) fn of_one(db: &Db, keys: &VaultKeys, provider: &str) -> DbResult<Self> {
         Ok(Self::of(oauth::find(db, keys, provider)?))
     }
 

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rusqlite::Connection;
 use shared::secret::Secret;
 
 use crate::common::vault::VaultKeys;
 use crate::db::credentials;
+use crate::db::engine::{Db, DbResult};
 use crate::routing::config::{KeptKey, Routing, lacking};
 
 /// Stored keys for provider instances of the file. They change only while no gateway runs.
@@ -15,7 +15,7 @@ use crate::routing::config::{KeptKey, Routing, lacking};
 pub(crate) struct StoredKeys(HashMap<String, Secret<String>>);
 
 impl StoredKeys {
-    pub(crate) fn read(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<Self> {
+    pub(crate) fn read(db: &Db, keys: &VaultKeys) -> DbResult<Self> {
         credentials::all(db, keys).map(Self)
     }
 

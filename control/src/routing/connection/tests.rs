@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use rusqlite::Connection as Db;
 use serde_json::{Map, Value, json};
 use shared::secret::Secret;
 
 use super::*;
 use crate::common::vault::VaultKeys;
+use crate::db::engine::Db;
 use crate::db::key_check::{make_keys, open_keys};
 use crate::db::migrate::migrate;
 use crate::db::providers::{self, ProviderRow};
 use crate::routing::config::{Environment, Routing, WrittenProvider};
 
 fn store() -> (Db, VaultKeys) {
-    let mut db = Db::open_in_memory().unwrap();
+    let mut db = Db::in_memory().unwrap();
     migrate(&mut db).unwrap();
     let key = Secret::new([1; 32]);
     make_keys(&db, &key).unwrap();

@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use rusqlite::Connection;
 use shared::access::{Access, Allowlist, Role};
 use shared::id::{KeyId, PrincipalId, ProjectId};
 use shared::key_hash::{KeyHash, KeyHasher};
@@ -12,6 +11,7 @@ use shared::quota::Counters;
 
 use super::quotas::QuotasBySubject;
 use super::touched::{ChangedKeys, KeyGroup};
+use crate::db::engine::{Db, DbResult};
 use crate::db::keys::{self, OpeningKey};
 use crate::db::projects;
 use crate::db::quotas::Rules;
@@ -28,12 +28,7 @@ pub(super) struct AccessHalf {
 impl AccessHalf {
     /// Reads every key that opens the data plane: the static keys of `config`, then the project keys of the database.
     /// Limits that apply to a key count in `counters`.
-    pub(super) fn read(
-        config: &Config,
-        hasher: &KeyHasher,
-        counters: &Counters,
-        db: &Connection,
-    ) -> rusqlite::Result<Self> {
+    pub(super) fn read(config: &Config, hasher: &KeyHasher, counters: &Counters, db: &Db) -> DbResult<Self> {
         let book = QuotasBySubject::read(Rules::load(db)?, db, (counters, &BTreeSet::new()))?;
         book.keep_only_its(counters);
         book.replace_in(counters);
@@ -50,7 +45,7 @@ impl AccessHalf {
         Ok(half)
     }
 
-    fn project_keys(&mut self, book: &QuotasBySubject, db: &Connection) -> rusqlite::Result<KeyTable> {
+    fn project_keys(&mut self, book: &QuotasBySubject, db: &Db) -> DbResult<KeyTable> {
         let mut projects = HashMap::new();
         for row in projects::enabled(db)? {
             projects.insert(row.id.clone(), ProjectAccess::of(row));
@@ -66,12 +61,7 @@ impl AccessHalf {
 
     /// Rereads the changed keys. Returns false if a key cannot be reread by itself, or if so many keys changed that
     /// reading all costs less; the caller must then read all keys.
-    pub(super) fn change(
-        &mut self,
-        changed: &ChangedKeys,
-        counters: &Counters,
-        db: &Connection,
-    ) -> rusqlite::Result<bool> {
+    pub(super) fn change(&mut self, changed: &ChangedKeys, counters: &Counters, db: &Db) -> DbResult<bool> {
         let now_ms = shared::clock::unix_ms();
         let mut openings = Vec::new();
         for id in &changed.keys {
@@ -132,14 +122,14 @@ impl AccessHalf {
 
 /// Reads the access of single keys. Each project is read once.
 pub(super) struct AccessReader<'a> {
-    pub(super) db: &'a Connection,
+    pub(super) db: &'a Db,
     pub(super) book: &'a QuotasBySubject,
     pub(super) projects: HashMap<String, Option<ProjectAccess>>,
 }
 
 impl AccessReader<'_> {
     /// Returns the access of a key, open or not; `None` if it opens nothing.
-    pub(super) fn access_of(&mut self, key: OpeningKey) -> rusqlite::Result<Option<Access>> {
+    pub(super) fn access_of(&mut self, key: OpeningKey) -> DbResult<Option<Access>> {
         if !self.projects.contains_key(&key.project) {
             let project = projects::find(self.db, &key.project)?.filter(|project| !project.disabled);
             self.projects.insert(key.project.clone(), project.map(ProjectAccess::of));
@@ -175,12 +165,7 @@ pub(super) fn access(key: OpeningKey, project: &ProjectAccess, book: &QuotasBySu
 }
 
 /// Returns up to `rows` keys of a group, open or not.
-pub(super) fn openings_of(
-    db: &Connection,
-    group: &KeyGroup,
-    now_ms: u64,
-    rows: usize,
-) -> rusqlite::Result<Vec<OpeningKey>> {
+pub(super) fn openings_of(db: &Db, group: &KeyGroup, now_ms: u64, rows: usize) -> DbResult<Vec<OpeningKey>> {
     match group {
         KeyGroup::Project(id) => keys::openings_of_project(db, id, now_ms, rows),
         KeyGroup::Principal(id) => keys::openings_of_human(db, id, now_ms, rows),

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use rusqlite::Connection;
 use shared::access::{Access, Allowlist, Role};
 use shared::clock::unix_ms;
 use shared::id::PrincipalId;
@@ -12,6 +11,7 @@ use shared::quota::Counters;
 
 use super::access::{ProjectAccess, access};
 use super::quotas::QuotasBySubject;
+use crate::db::engine::{Db, DbResult};
 use crate::db::keys::{self, KeyState, OpeningKey};
 use crate::db::quotas::Rules;
 use crate::db::{principals, projects};
@@ -27,7 +27,7 @@ pub(crate) struct AccessHolder {
 
 impl AccessHolder {
     /// Returns the access of a key.
-    pub(crate) fn key(db: &Connection, id: &str) -> rusqlite::Result<Option<Self>> {
+    pub(crate) fn key(db: &Db, id: &str) -> DbResult<Option<Self>> {
         let now_ms = unix_ms();
         let (Some(key), Some(opening)) = (keys::find(db, id, now_ms)?, keys::opening(db, id, now_ms)?) else {
             return Ok(None);
@@ -48,12 +48,12 @@ impl AccessHolder {
     }
 
     /// Returns the access of a key of a project that has no lists of its own and acts for no human.
-    pub(crate) fn project(db: &Connection, id: &str) -> rusqlite::Result<Option<Self>> {
+    pub(crate) fn project(db: &Db, id: &str) -> DbResult<Option<Self>> {
         Self::of(db, bare_key(id, None), Vec::new())
     }
 
     /// Returns the access of a key that acts as a human and is bound by no lists.
-    pub(crate) fn human(db: &Connection, id: &str) -> rusqlite::Result<Option<Self>> {
+    pub(crate) fn human(db: &Db, id: &str) -> DbResult<Option<Self>> {
         let Some(human) = principals::find(db, id)? else { return Ok(None) };
         let book = QuotasBySubject::uncounted(rules_of_human(db, id)?);
         let obstacles = human.disabled.then_some(Obstacle::PrincipalDisabled).into_iter().collect();
@@ -63,10 +63,10 @@ impl AccessHolder {
     /// Returns the access of a human as the key `key`, bound by no lists. The limits of the human, of providers and of the
     /// gateway count in `counters`, with those of all keys. `None` if the human does not exist or is disabled.
     pub(crate) fn counted_human(
-        db: &Connection,
+        db: &Db,
         (key, id): (&str, &str),
         counters: &Counters,
-    ) -> rusqlite::Result<Option<Access>> {
+    ) -> DbResult<Option<Access>> {
         if principals::find(db, id)?.is_none_or(|human| human.disabled) {
             return Ok(None);
         }
@@ -75,7 +75,7 @@ impl AccessHolder {
     }
 
     /// Returns the access of `key`; `None` if its project does not exist.
-    fn of(db: &Connection, key: OpeningKey, mut obstacles: Vec<Obstacle>) -> rusqlite::Result<Option<Self>> {
+    fn of(db: &Db, key: OpeningKey, mut obstacles: Vec<Obstacle>) -> DbResult<Option<Self>> {
         let Some(project) = projects::find(db, &key.project)? else { return Ok(None) };
         if project.disabled {
             obstacles.push(Obstacle::ProjectDisabled);
@@ -86,7 +86,7 @@ impl AccessHolder {
 }
 
 /// Returns the limits that may count a request of a human without a key.
-fn rules_of_human(db: &Connection, id: &str) -> rusqlite::Result<Rules> {
+fn rules_of_human(db: &Db, id: &str) -> DbResult<Rules> {
     Rules::load_of(db, &[bare_key("", Some(id.to_owned()))], [])
 }
 

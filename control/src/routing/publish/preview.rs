@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rusqlite::Connection;
 use shared::access::Access;
 use shared::clock::unix_ms;
 use shared::key_hash::KeyHash;
@@ -15,6 +14,7 @@ use super::access::{AccessReader, openings_of};
 use super::quotas::QuotasBySubject;
 use super::routes::Routes;
 use super::touched::TouchedAccess;
+use crate::db::engine::{Db, DbResult};
 use crate::db::keys::{self, OpeningKey};
 use crate::db::quotas::Rules;
 
@@ -52,7 +52,7 @@ pub(super) struct AccessPreview {
 
 impl AccessPreview {
     /// Reads the keys that a change touched, at most [`KEYS_READ_MAX`], because the writer thread waits for this.
-    pub(super) fn read(touched: &TouchedAccess, db: &Connection) -> rusqlite::Result<Self> {
+    pub(super) fn read(touched: &TouchedAccess, db: &Db) -> DbResult<Self> {
         let now_ms = unix_ms();
         let (mut openings, mut everywhere) = (Vec::new(), None);
         match touched {
@@ -77,7 +77,7 @@ impl AccessPreview {
     }
 }
 
-fn previewed(openings: Vec<OpeningKey>, db: &Connection) -> rusqlite::Result<Vec<PreviewedKey>> {
+fn previewed(openings: Vec<OpeningKey>, db: &Db) -> DbResult<Vec<PreviewedKey>> {
     let book = QuotasBySubject::uncounted(Rules::load_of(db, &openings, [])?);
     let mut reader = AccessReader { db, book: &book, projects: HashMap::new() };
     let previewed = |key: OpeningKey| {

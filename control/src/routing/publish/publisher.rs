@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::{fmt, mem};
 
-use rusqlite::Connection;
 use shared::health::Board;
 use shared::key_hash::KeyHasher;
 use shared::operation_id::OperationIds;
@@ -21,6 +20,7 @@ use crate::common::credential::AccessTokens;
 use crate::common::credential::oauth::RefreshSchedule;
 use crate::common::vault::VaultKeys;
 use crate::db::endpoints;
+use crate::db::engine::{Db, DbResult};
 use crate::routing::catalog::cache::CatalogCache;
 use crate::routing::catalog::merge::Merger;
 use crate::routing::config::{Config, Environment, Routing};
@@ -78,7 +78,7 @@ pub(crate) struct PublisherParams {
 
 impl Publisher {
     /// Publishes the first snapshot and returns the publisher.
-    pub(crate) fn start(params: PublisherParams, db: &Connection) -> rusqlite::Result<Self> {
+    pub(crate) fn start(params: PublisherParams, db: &Db) -> DbResult<Self> {
         let PublisherParams { config, keys, catalog, tokens, counters, out } = params;
         let stored_keys = StoredKeys::read(db, &keys)?;
         let mut publisher = Self {
@@ -137,12 +137,7 @@ impl Publisher {
     }
 
     /// Publishes a changed file; calls `report` when it is in force.
-    pub(crate) fn replace_file(
-        &mut self,
-        file: Routing,
-        report: ReloadReport,
-        db: &Connection,
-    ) -> rusqlite::Result<()> {
+    pub(crate) fn replace_file(&mut self, file: Routing, report: ReloadReport, db: &Db) -> DbResult<()> {
         self.file = self.stored_keys.fill(file);
         self.report = Some(report);
         self.touch(Touched::ROUTING, db)
@@ -150,7 +145,7 @@ impl Publisher {
 
     /// Publishes what `touched` names. On an error the last snapshot stays current, and the change is published with
     /// the next successful call.
-    pub(crate) fn touch(&mut self, touched: Touched, db: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn touch(&mut self, touched: Touched, db: &Db) -> DbResult<()> {
         let now_ms = shared::clock::unix_ms();
         self.owed = mem::take(&mut self.owed).and(touched);
         self.owed.routing |= self.is_due(now_ms);
@@ -174,14 +169,14 @@ impl Publisher {
     }
 
     /// Returns the snapshot that an uncommitted change would lead to, beside the present one. Nothing is published.
-    pub(crate) fn preview(&self, touched: &Touched, db: &Connection) -> rusqlite::Result<ChangePreview> {
+    pub(crate) fn preview(&self, touched: &Touched, db: &Db) -> DbResult<ChangePreview> {
         let after = if touched.routing { self.previewed_routes(db)? } else { self.routes.clone() };
         let AccessPreview { keys, everywhere, is_complete } = AccessPreview::read(&touched.access, db)?;
         let (before, callers) = (self.routes.clone(), Arc::clone(&self.access.table));
         Ok(ChangePreview { before, after, callers, keys, everywhere, is_complete })
     }
 
-    fn previewed_routes(&self, db: &Connection) -> rusqlite::Result<Routes> {
+    fn previewed_routes(&self, db: &Db) -> DbResult<Routes> {
         let now_ms = shared::clock::unix_ms();
         let mut instances = self.database_instances.clone();
         instances.refresh(db, &self.keys, &self.config.environment)?;
@@ -192,7 +187,7 @@ impl Publisher {
         Ok(routes::routes(&routing, (&self.config.policies, &board), &signing, &mut merger))
     }
 
-    fn read_access(&mut self, db: &Connection) -> rusqlite::Result<()> {
+    fn read_access(&mut self, db: &Db) -> DbResult<()> {
         let is_read = match &self.owed.access {
             TouchedAccess::Nothing => true,
             TouchedAccess::Some(changed) => self.access.change(changed, &self.counters, db)?,
@@ -204,7 +199,7 @@ impl Publisher {
         Ok(())
     }
 
-    fn read_routing(&mut self, db: &Connection, now_ms: u64) -> rusqlite::Result<()> {
+    fn read_routing(&mut self, db: &Db, now_ms: u64) -> DbResult<()> {
         self.database_instances.refresh(db, &self.keys, &self.config.environment)?;
         let (sign_ins, extensions) = (SignIns::read(db, &self.keys)?, Extensions::read(db, &self.keys)?);
         let (instances, beside) = (&self.database_instances, (&sign_ins, &extensions));

@@ -4,10 +4,10 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use rusqlite::Connection;
 use shared::clock::unix_ms;
 use shared::quota::{Counter, Counters, Period, Quota, Subject};
 
+use crate::db::engine::{Db, DbResult};
 use crate::db::quotas::{self, Of, QuotaRow, Rules, parts};
 
 /// Quotas by the subjects that they apply to.
@@ -23,9 +23,9 @@ impl QuotasBySubject {
     /// have none.
     pub(super) fn read(
         rules: Rules,
-        db: &Connection,
+        db: &Db,
         (counters, new_keys): (&Counters, &BTreeSet<String>),
-    ) -> rusqlite::Result<Self> {
+    ) -> DbResult<Self> {
         let mut quotas = HashMap::new();
         let mut sliding = HashSet::new();
         for row in rules.all() {
@@ -113,7 +113,7 @@ fn quota(row: &QuotaRow, counter: Arc<Counter>) -> Quota {
 }
 
 /// Creates a counter with the usage of the current window.
-fn restored(db: &Connection, row: &QuotaRow) -> rusqlite::Result<Counter> {
+fn restored(db: &Db, row: &QuotaRow) -> DbResult<Counter> {
     let now_ms = unix_ms();
     let Some(period) = row.period else { return Ok(Counter::of_holds(now_ms)) };
     let counter = Counter::new(period, now_ms);
@@ -125,11 +125,11 @@ fn restored(db: &Connection, row: &QuotaRow) -> rusqlite::Result<Counter> {
 
 /// Adds the usage of the last minute to the counters of the quotas in `sliding`.
 fn restore_minutes(
-    db: &Connection,
+    db: &Db,
     rules: &Rules,
     quotas: &HashMap<String, Arc<Quota>>,
     sliding: &HashSet<&str>,
-) -> rusqlite::Result<()> {
+) -> DbResult<()> {
     if sliding.is_empty() {
         return Ok(());
     }

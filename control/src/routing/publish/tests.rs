@@ -7,7 +7,6 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use rusqlite::Connection;
 use shared::access::Role;
 use shared::routing::InstanceReach;
 use shared::secret::Secret;
@@ -16,6 +15,7 @@ use shared::snapshot::{Snapshot, SnapshotPublisher, SnapshotReader, channel};
 use super::reload::FileCheck;
 use super::*;
 use crate::db::credentials;
+use crate::db::engine::Db;
 use crate::db::key_check::{make_keys, open_keys};
 use crate::db::migrate::migrate;
 use crate::routing::config::{Config, Environment, load};
@@ -44,8 +44,8 @@ fn of(yaml: &str, further: &[(&str, &str)]) -> Arc<Snapshot> {
     reader.load()
 }
 
-pub(crate) fn started(config: &Arc<Config>, out: SnapshotPublisher) -> (Publisher, Connection) {
-    let mut db = Connection::open_in_memory().unwrap();
+pub(crate) fn started(config: &Arc<Config>, out: SnapshotPublisher) -> (Publisher, Db) {
+    let mut db = Db::in_memory().unwrap();
     migrate(&mut db).unwrap();
     let encryption_key = Secret::new(KEY);
     make_keys(&db, &encryption_key).unwrap();
@@ -273,10 +273,10 @@ fn a_changed_file_is_reported_when_it_is_in_force_and_not_before() {
     assert_eq!(status.read().reloads, 0, "it waits in a queue");
 
     let (routing, report) = waiting.lock().unwrap().pop().unwrap();
-    db.execute_batch("ALTER TABLE endpoints RENAME TO elsewhere").unwrap();
+    db.batch("ALTER TABLE endpoints RENAME TO elsewhere").unwrap();
     publisher.replace_file(routing, report, &db).unwrap_err();
     assert_eq!(status.read().reloads, 0, "it could not be published");
-    db.execute_batch("ALTER TABLE elsewhere RENAME TO endpoints").unwrap();
+    db.batch("ALTER TABLE elsewhere RENAME TO endpoints").unwrap();
     publisher.touch(Touched::NOTHING, &db).unwrap();
     assert_eq!((status.read().reloads, reader.load().providers[0].id.as_str()), (1, "b"));
 }
@@ -324,7 +324,7 @@ fn providers_of_the_database_are_published_with_their_owners() {
     let config = config(folder.path(), "providers: {lab: {type: echo, models: [echo]}}\n", &[]);
     let (out, reader) = channel();
     let (mut publisher, db) = started(&config, out);
-    db.execute_batch(
+    db.batch(
         "INSERT INTO principals (id, name, email, disabled, version, created_at_ms, updated_at_ms)
          VALUES ('prn_1', 'Ada', NULL, 0, 1, 1, 1);
          INSERT INTO projects VALUES ('prj_1', 'One', 0, NULL, NULL, NULL, 1, 1, 1, NULL);
@@ -350,7 +350,7 @@ fn providers_of_the_database_are_published_with_their_owners() {
     assert_eq!(line.preamble.as_deref(), Some("Be brief."));
     let targets: Vec<_> = line.targets.iter().map(|target| target.model.id.as_str()).collect();
     assert_eq!(targets, ["a", "echo"]);
-    db.execute("DELETE FROM projects", []).unwrap();
+    db.execute("DELETE FROM projects", ()).unwrap();
     publisher.touch(Touched::ROUTING, &db).unwrap();
     assert!(reader.load().providers[2].shared_with.is_empty(), "a project that is gone shares nothing");
 }
@@ -359,10 +359,10 @@ const PEOPLE: &str = "INSERT INTO projects (id, name, disabled, version, created
      VALUES ('blue', 'blue', 0, 1, 1, 1);
      INSERT INTO quotas VALUES ('q-blue', 'project', 'blue', NULL, NULL, 'requests', 'day', 9, 1, 1, 1, 1);";
 
-fn put_key(db: &Connection, id: &str, state: &str, expires_at_ms: Option<u64>) {
+fn put_key(db: &Db, id: &str, state: &str, expires_at_ms: Option<u64>) {
     let sql = "REPLACE INTO keys (id, name, project, hash, prefix, state, expires_at_ms, family, version, \
-               created_at_ms, updated_at_ms) VALUES (?1, 'k', 'blue', ?2, '', ?3, ?4, ?1, 1, 1, 1)";
-    db.execute(sql, rusqlite::params![id, hash(id).0, state, expires_at_ms]).unwrap();
+               created_at_ms, updated_at_ms) VALUES (:id, 'k', 'blue', :hash, '', :state, :expires_at_ms, :id, 1, 1, 1)";
+    db.execute(sql, (id, hash(id).0, state, expires_at_ms)).unwrap();
 }
 
 /// A stand-in for the hash of the key with this id.
@@ -377,7 +377,7 @@ fn publishing_keys_one_by_one_equals_publishing_all() {
     let config = config(folder.path(), "", &[]);
     let (out, reader) = channel();
     let (mut publisher, db) = started(&config, out);
-    db.execute_batch(PEOPLE).unwrap();
+    db.batch(PEOPLE).unwrap();
     for id in ["a", "b", "c"] {
         put_key(&db, id, "active", None);
     }
@@ -390,10 +390,8 @@ fn publishing_keys_one_by_one_equals_publishing_all() {
     put_key(&db, "a", "revoked", None);
     put_key(&db, "d", "active", None);
     put_key(&db, "e", "active", Some(in_a_moment));
-    db.execute_batch(
-        "INSERT INTO quotas VALUES ('q-d', 'key', 'd', NULL, NULL, 'requests', 'day', 3, 1, 1, 1, 1)",
-    )
-    .unwrap();
+    db.batch("INSERT INTO quotas VALUES ('q-d', 'key', 'd', NULL, NULL, 'requests', 'day', 3, 1, 1, 1, 1)")
+        .unwrap();
     publisher.touch(Touched::keys(["a", "d", "e"].map(str::to_owned)), &db).unwrap();
     let some = reader.load();
     let find = |id: &str| some.access.keys.get(&hash(id)).cloned();
@@ -413,10 +411,10 @@ fn publishing_keys_one_by_one_equals_publishing_all() {
     assert!(reader.load().access.keys.get(&hash("e")).is_none(), "its time is over");
 
     put_key(&db, "c", "revoked", None);
-    db.execute("DELETE FROM keys WHERE id = 'c'", []).unwrap();
+    db.execute("DELETE FROM keys WHERE id = 'c'", ()).unwrap();
     publisher.touch(Touched::keys(["c".to_owned()]), &db).unwrap();
     assert!(reader.load().access.keys.get(&hash("c")).is_none(), "a key that is revoked and deleted at once");
-    db.execute("UPDATE projects SET disabled = 1", []).unwrap();
+    db.execute("UPDATE projects SET disabled = 1", ()).unwrap();
     publisher.touch(Touched::keys(["d".to_owned()]), &db).unwrap();
     assert!(reader.load().access.keys.get(&hash("d")).is_none());
 }
@@ -427,8 +425,8 @@ fn publishing_a_project_or_a_human_rereads_their_keys_and_limits_alone() {
     let config = config(folder.path(), "", &[]);
     let (out, reader) = channel();
     let (mut publisher, db) = started(&config, out);
-    db.execute_batch(PEOPLE).unwrap();
-    db.execute_batch(
+    db.batch(PEOPLE).unwrap();
+    db.batch(
         "INSERT INTO projects (id, name, disabled, version, created_at_ms, updated_at_ms)
          VALUES ('red', 'red', 0, 1, 1, 1);
          INSERT INTO principals (id, name, disabled, version, created_at_ms, updated_at_ms)
@@ -439,7 +437,7 @@ fn publishing_a_project_or_a_human_rereads_their_keys_and_limits_alone() {
     for id in ["blue", "red", "hers"] {
         put_key(&db, id, "active", None);
     }
-    db.execute_batch(
+    db.batch(
         "UPDATE keys SET project = 'red' WHERE id <> 'blue'; UPDATE keys SET acts_as = 'ada' WHERE id = 'hers'",
     )
     .unwrap();
@@ -448,20 +446,20 @@ fn publishing_a_project_or_a_human_rereads_their_keys_and_limits_alone() {
     let (blue, red) = (caller("blue").unwrap(), caller("red").unwrap());
     assert_eq!(caller("hers").unwrap().quotas.len(), 1);
 
-    db.execute("UPDATE quotas SET amount = 4 WHERE id = 'q-ada'", []).unwrap();
+    db.execute("UPDATE quotas SET amount = 4 WHERE id = 'q-ada'", ()).unwrap();
     publisher.touch(Touched::principal("ada"), &db).unwrap();
     assert_eq!(caller("hers").unwrap().quotas[0].limit, 4);
     assert!(Arc::ptr_eq(&caller("red").unwrap(), &red), "it does not act as her");
 
-    db.execute("UPDATE projects SET disabled = 1 WHERE id = 'red'", []).unwrap();
-    db.execute("DELETE FROM quotas WHERE id = 'q-ada'", []).unwrap();
+    db.execute("UPDATE projects SET disabled = 1 WHERE id = 'red'", ()).unwrap();
+    db.execute("DELETE FROM quotas WHERE id = 'q-ada'", ()).unwrap();
     let both = Touched::project("red").and(Touched::principal("ada").without_quotas(["q-ada".to_owned()]));
     publisher.touch(both, &db).unwrap();
     assert!(caller("red").is_none() && caller("hers").is_none());
     assert!(Arc::ptr_eq(&caller("blue").unwrap(), &blue), "the keys of other projects are not read");
     assert!(publisher.counters().get("q-ada").is_none() && publisher.counters().get("q-blue").is_some());
 
-    db.execute("UPDATE projects SET disabled = 0 WHERE id = 'red'", []).unwrap();
+    db.execute("UPDATE projects SET disabled = 0 WHERE id = 'red'", ()).unwrap();
     publisher.touch(Touched::project("red"), &db).unwrap();
     assert_eq!((caller("hers").unwrap().quotas.len(), caller("red").is_some()), (0, true));
 }
@@ -474,34 +472,34 @@ fn publishing_a_key_takes_the_same_steps_among_many_keys() {
     let config = config(folder.path(), "", &[]);
     let (out, reader) = channel();
     let (mut publisher, mut db) = started(&config, out);
-    db.execute_batch(PEOPLE).unwrap();
+    db.batch(PEOPLE).unwrap();
     let steps = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let count = Arc::clone(&steps);
     let each = move || {
         count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         false
     };
-    db.progress_handler(1, Some(each)).unwrap();
+    db.on_each_step(each);
     let mut taken = Vec::new();
     for (id, more) in [("first", 10), ("second", 20_000)] {
         db.execute(
-            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2)
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :more)
              INSERT INTO keys (id, name, project, hash, prefix, state, family, version, created_at_ms, updated_at_ms)
-             SELECT ?1 || i, 'k', 'blue', randomblob(32), '', 'active', ?1 || i, 1, 1, 1 FROM n",
-            rusqlite::params![id, more],
+             SELECT :id || i, 'k', 'blue', randomblob(32), '', 'active', :id || i, 1, 1, 1 FROM n",
+            (more, id),
         )
         .unwrap();
         // Usage of the last minute.
         db.execute(
-            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
-             INSERT INTO usage (first_ms, last_ms, exchanges, requests, names, rows) SELECT ?2, ?2, 0, x'', x'', x'' FROM n",
-            rusqlite::params![more, shared::clock::unix_ms()],
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :more)
+             INSERT INTO usage (first_ms, last_ms, exchanges, requests, names, rows) SELECT :now, :now, 0, x'', x'', x'' FROM n",
+            (more, shared::clock::unix_ms()),
         )
         .unwrap();
         publisher.touch(Touched::ACCESS, &db).unwrap();
         put_key(&db, id, "active", None);
         db.execute(
-            "INSERT INTO quotas VALUES ('q' || ?1, 'key', ?1, NULL, NULL, 'requests', 'minute', 3, 1, 1, 1, 1)",
+            "INSERT INTO quotas VALUES ('q' || :key, 'key', :key, NULL, NULL, 'requests', 'minute', 3, 1, 1, 1, 1)",
             [id],
         )
         .unwrap();
@@ -522,7 +520,7 @@ fn a_thousand_providers_and_endpoints_are_published() {
     let config = config(folder.path(), "", &[]);
     let (out, reader) = channel();
     let (mut publisher, db) = started(&config, out);
-    db.execute_batch(
+    db.batch(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
          INSERT INTO providers (id, auth, settings, version, created_at_ms, updated_at_ms)
          SELECT 'p' || i, 'api_key', json_object('type', 'compatible', 'base_url', 'http://127.0.0.1:' || i || '/v1',
@@ -537,7 +535,7 @@ fn a_thousand_providers_and_endpoints_are_published() {
     let first = reader.load();
     assert_eq!((first.providers.len(), first.endpoints.len()), (1_000, 1_000));
     assert!(first.endpoints.iter().all(|endpoint| endpoint.targets.len() == 3));
-    db.execute("UPDATE providers SET version = 2 WHERE id = 'p7'", []).unwrap();
+    db.execute("UPDATE providers SET version = 2 WHERE id = 'p7'", ()).unwrap();
     publisher.touch(Touched::ROUTING, &db).unwrap();
     let second = reader.load();
     assert_eq!(second.providers.len(), 1_000);

@@ -10,7 +10,7 @@ use crate::admin::App;
 use crate::db::HOUR_MS;
 use crate::db::alert_rules::AlertKind;
 use crate::db::alerts::AlertFigures;
-use crate::db::error::DbError;
+use crate::db::error::QueryError;
 use crate::db::names::{Labels, NamedKind};
 use crate::usage::hour_costs::{CostSubject, HourCost, HourCosts, hour_costs};
 use crate::writer::alerts::{BandSums, Measurement, Measurements, SpendBand, hours_of_band};
@@ -50,7 +50,7 @@ impl UsualSpending {
     }
 
     /// Reads on, until all is read or `until` is over. Returns true if all is read.
-    async fn read(&mut self, app: &App, until: Instant) -> Result<bool, DbError> {
+    async fn read(&mut self, app: &App, until: Instant) -> Result<bool, QueryError> {
         while let Some(at) = self.left.last().copied() {
             if Instant::now() >= until {
                 return Ok(false);
@@ -65,7 +65,7 @@ impl UsualSpending {
 
 impl SpendWatch {
     /// Adds the spending of each key and project in the current hour. Adds nothing while the usual one is still being read.
-    pub(super) async fn measure(&mut self, app: &App, measured: &mut Measurements) -> Result<(), DbError> {
+    pub(super) async fn measure(&mut self, app: &App, measured: &mut Measurements) -> Result<(), QueryError> {
         let hour = unix_ms() / HOUR_MS;
         if self.usual.hour != hour {
             self.usual = UsualSpending::of(hour);

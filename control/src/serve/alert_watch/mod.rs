@@ -17,7 +17,7 @@ use crate::common::actor::Actor;
 use crate::common::background::Job;
 use crate::db::alert_rules::{self, AlertRule};
 use crate::db::alerts::unresolved;
-use crate::db::error::DbError;
+use crate::db::error::QueryError;
 use crate::writer::alerts::{AlertChange, AlertEngine, Measurements};
 use crate::writer::command::alerts::ChangeAlert;
 use crate::writer::command::{AdminWrite, Answer};
@@ -59,12 +59,12 @@ impl AlertWatch {
     }
 
     /// Continues with the alerts that are not resolved.
-    async fn restore(&mut self) -> Result<(), DbError> {
+    async fn restore(&mut self) -> Result<(), QueryError> {
         self.engine = AlertEngine::of(&self.app.readers.ask(unresolved).await?);
         Ok(())
     }
 
-    async fn tick(&mut self) -> Result<(), DbError> {
+    async fn tick(&mut self) -> Result<(), QueryError> {
         let rules = self.app.readers.ask(alert_rules::all).await?;
         let (measured, outcome) = self.measure(&rules).await;
         let changes = self.engine.step(&rules, &measured, unix_ms());
@@ -76,7 +76,7 @@ impl AlertWatch {
 
     /// Measures what is in memory, and from time to time what is in the database. A source that fails leaves its kinds
     /// unmeasured, and no others.
-    async fn measure(&mut self, rules: &[AlertRule]) -> (Measurements, Result<(), DbError>) {
+    async fn measure(&mut self, rules: &[AlertRule]) -> (Measurements, Result<(), QueryError>) {
         let mut measured = Measurements::default();
         sources::in_memory(&self.app, &mut measured);
         let mut outcome = Ok(());

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use rusqlite::Connection;
 use shared::clock::{monotonic_ms, unix_ms};
 use shared::health::CircuitState;
 use shared::quota::{Counters, Metric, Period, Subject};
@@ -14,7 +13,8 @@ use crate::admin::App;
 use crate::common::credential::Sign;
 use crate::db::alert_rules::{AlertKind, AlertRule};
 use crate::db::alerts::AlertFigures;
-use crate::db::error::DbError;
+use crate::db::engine::{Db, DbResult};
+use crate::db::error::QueryError;
 use crate::db::keys;
 use crate::db::names::{Labels, object_name};
 use crate::db::quotas::{self, QuotaRow};
@@ -49,7 +49,7 @@ pub(super) async fn stored(
     app: &App,
     rules: &[AlertRule],
     measured: &mut Measurements,
-) -> Result<(), DbError> {
+) -> Result<(), QueryError> {
     let of_kind = |kind| rules.iter().filter(move |rule| rule.enabled && rule.kind == kind);
     let days = of_kind(AlertKind::KeyExpiring).filter_map(|rule| rule.threshold).fold(0.0, f64::max);
     let percent =
@@ -191,7 +191,7 @@ fn disk(app: &App) -> Option<Measurement> {
     Some(Measurement { value: percent, figures, ..gateway(AlertKind::DiskLow, text) })
 }
 
-fn expiring_keys(db: &Connection, days: f64) -> rusqlite::Result<Vec<Measurement>> {
+fn expiring_keys(db: &Db, days: f64) -> DbResult<Vec<Measurement>> {
     let now_ms = unix_ms();
     #[expect(
         clippy::cast_possible_truncation,
@@ -210,11 +210,7 @@ fn expiring_keys(db: &Connection, days: f64) -> rusqlite::Result<Vec<Measurement
 
 /// The limits of which at least `percent` are used. Limits by the minute, and of concurrent requests, are not measured:
 /// reaching them is ordinary. Reads the rows of those that it returns only.
-pub(super) fn used_limits(
-    db: &Connection,
-    counters: &Counters,
-    percent: f64,
-) -> rusqlite::Result<Vec<Measurement>> {
+pub(super) fn used_limits(db: &Db, counters: &Counters, percent: f64) -> DbResult<Vec<Measurement>> {
     let (now_ms, mut labels, mut found) = (unix_ms(), Labels::default(), Vec::new());
     for quota in counters.all() {
         if quota.period.is_none_or(|period| period == Period::Minute) || quota.limit == 0 {
@@ -234,11 +230,11 @@ pub(super) fn used_limits(
 
 #[expect(clippy::cast_precision_loss, reason = "limits are at most 10^12")]
 fn used_limit(
-    db: &Connection,
+    db: &Db,
     labels: &mut Labels,
     row: &QuotaRow,
     (used, share): (u64, f64),
-) -> rusqlite::Result<Measurement> {
+) -> DbResult<Measurement> {
     let name = object_name(db, labels, &row.id)?;
     let subject = match row.counted.subject.kind {
         Subject::Gateway => "The gateway".to_owned(),

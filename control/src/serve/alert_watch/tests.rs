@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::Connection;
 use serde::Deserialize;
 use shared::clock::unix_ms;
 use shared::quota::{Metric, Period, Subject};
@@ -14,6 +13,7 @@ use super::costs::{UsualSpending, anomaly};
 use super::sources::used_limits;
 use crate::db::alert_rules::{self, AlertKind, AlertRule};
 use crate::db::alerts::AlertFigures;
+use crate::db::engine::Db;
 use crate::db::quotas::{self, Counted, Enforcement, Of, QuotaRow};
 use crate::routing::publish::Touched;
 use crate::routing::publish::tests::{config, started};
@@ -152,7 +152,7 @@ fn measured(minute: u64, costs: &HourCosts, usual: &mut (u64, UsualSpending)) ->
 }
 
 fn built_in() -> Vec<AlertRule> {
-    let mut db = Connection::open_in_memory().unwrap();
+    let mut db = Db::in_memory().unwrap();
     crate::db::migrate::migrate(&mut db).unwrap();
     alert_rules::all(&db).unwrap()
 }

@@ -33,6 +33,7 @@ pub use restore::{RestoreParams, Restored, restore};
 pub use temporary_directory::remove_all as remove_temporary;
 pub(crate) use temporary_directory::remove_left;
 
+use crate::db::engine::DbError;
 use crate::db::error::OpenError;
 
 /// An error from creating, checking or restoring a backup.
@@ -52,7 +53,7 @@ pub enum BackupError {
         /// The database file.
         path: PathBuf,
         /// The error that SQLite returned.
-        source: rusqlite::Error,
+        source: DbError,
     },
     /// The archive is damaged or is not a backup.
     Unsound {

@@ -5,13 +5,13 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use rusqlite::Connection;
 use shared::secret::Secret;
 use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
 
 use super::manifest::{DATABASE, Hasher, MANIFEST};
 use super::*;
+use crate::db::engine::Db;
 use crate::db::open::open;
 
 static KEY: std::sync::LazyLock<Secret<[u8; 32]>> = std::sync::LazyLock::new(|| Secret::new([1; 32]));
@@ -23,7 +23,7 @@ fn state() -> (TempDir, PathBuf) {
     let opened = open(&dir, &KEY).unwrap();
     let sql = "INSERT INTO principals (id, name, email, disabled, version, created_at_ms, updated_at_ms)
                VALUES ('prn_1', 'Ada', NULL, 0, 1, 0, 0)";
-    opened.writer.execute(sql, []).unwrap();
+    opened.writer.execute(sql, ()).unwrap();
     fs::write(dir.join("catalog.json"), "{}").unwrap();
     fs::write(dir.join("secrets.json"), r#"{"groq": "planted-plain-secret"}"#).unwrap();
     (home, dir)
@@ -54,7 +54,7 @@ fn a_backup_restores_completely_and_opens_with_the_same_key() {
     assert_eq!(restored, Restored { manifest, opens: Some(true) });
     assert_eq!((mode(&to), mode(&to.join(DATABASE))), (0o700, 0o600));
     let opened = open(&to, &KEY).unwrap();
-    let name: String = opened.writer.query_row("SELECT name FROM principals", [], |row| row.get(0)).unwrap();
+    let name: String = opened.writer.row("SELECT name FROM principals", (), |row| row.get(0)).unwrap();
     assert_eq!(name, "Ada");
     assert!(crate::db::chain::verify(&opened.writer, &opened.keys).unwrap().is_ok());
     drop(opened);
@@ -74,17 +74,11 @@ fn a_backup_restores_completely_and_opens_with_the_same_key() {
 fn a_backup_during_writes_holds_one_consistent_state() {
     let (_home, dir) = state();
     let path = dir.join(DATABASE);
-    let mut db = Connection::open(&path).unwrap();
-    let fill = "INSERT INTO principals (id, name, email, disabled, version, created_at_ms, updated_at_ms) \
-                SELECT 'p' || value, hex(randomblob(400)), NULL, 0, 1, 0, 0 \
-                FROM generate_series(1, ?)";
-    db.execute(fill, [20_000]).or_else(|_| {
-        let fill = "WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < ?) \
-                    INSERT INTO principals (id, name, email, disabled, version, created_at_ms, updated_at_ms) \
+    let mut db = Db::create(&path).unwrap();
+    let fill = "WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < :last) \
+                INSERT INTO principals (id, name, email, disabled, version, created_at_ms, updated_at_ms) \
                 SELECT 'p' || value, hex(randomblob(400)), NULL, 0, 1, 0, 0 FROM n";
-        db.execute(fill, [20_000])
-    })
-    .unwrap();
+    db.execute(fill, [20_000]).unwrap();
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writing = scope.spawn(|| {
@@ -92,8 +86,8 @@ fn a_backup_during_writes_holds_one_consistent_state() {
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 // Each copy must contain both rows or neither; a copy that is not of one moment would break this.
                 let tx = db.transaction().unwrap();
-                tx.execute("UPDATE principals SET version = version + 1 WHERE id = 'p1'", []).unwrap();
-                tx.execute("UPDATE principals SET version = version + 1 WHERE id = 'p9999'", []).unwrap();
+                tx.execute("UPDATE principals SET version = version + 1 WHERE id = 'p1'", ()).unwrap();
+                tx.execute("UPDATE principals SET version = version + 1 WHERE id = 'p9999'", ()).unwrap();
                 tx.commit().unwrap();
                 writes += 1;
             }
@@ -104,9 +98,9 @@ fn a_backup_during_writes_holds_one_consistent_state() {
         assert!(writing.join().unwrap() > 0, "writers were not blocked");
         let to = dir.join("restored");
         restore_to(&path_of(&dir, &archive), &to).unwrap();
-        let copy = Connection::open(to.join(DATABASE)).unwrap();
+        let copy = Db::create(to.join(DATABASE)).unwrap();
         let sql = "SELECT count(DISTINCT version) FROM principals WHERE id IN ('p1', 'p9999')";
-        assert_eq!(copy.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
+        assert_eq!(copy.row(sql, (), |row| row.get::<i64>(0)).unwrap(), 1);
     });
 }
 

@@ -147,7 +147,7 @@ fn examine_place(state: StateToExamine<'_>, found: &mut Findings) {
 fn examine_clock(dir: &Path, found: &mut Findings) {
     let read = || {
         let db = connect_reader(&dir.join(DATABASE))?;
-        db.query_row(LAST_AUDIT, [], |row| row.get::<_, Option<i64>>(0))
+        db.row(LAST_AUDIT, (), |row| row.get::<Option<i64>>(0))
     };
     let last = read().ok().flatten().and_then(|at| u64::try_from(at).ok());
     let Some(behind) =

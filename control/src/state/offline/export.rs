@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
-use rusqlite::Connection;
 use serde_json::{Map, Value, json};
 use shared::secret::Secret;
 
 use super::configuration_text::{ConfigurationText, free_variable};
 use crate::db::endpoints::{self, EndpointRow};
+use crate::db::engine::{Db, DbResult};
 use crate::db::error::OpenError;
 use crate::db::open::{DATABASE, open_to_read, sql_error};
 use crate::db::providers::{self, ProviderRow};
@@ -38,7 +38,7 @@ pub fn export(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<String, E
 }
 
 impl Export {
-    fn read(db: &Connection) -> rusqlite::Result<Self> {
+    fn read(db: &Db) -> DbResult<Self> {
         let mut export = Self::default();
         for (id, _) in providers::stamps(db)? {
             if let Some(row) = providers::find(db, &id)? {
@@ -58,7 +58,7 @@ impl Export {
                 .push(format!("quota {} ({shown}): create it with POST /admin/api/quotas", quota.id));
         }
         for (what, count) in OTHERS {
-            let rows: u64 = db.query_row(count, [], |row| row.get(0))?;
+            let rows: u64 = db.row(count, (), |row| row.get(0))?;
             if rows > 0 {
                 export.omitted.push(format!("{what}: {rows}"));
             }

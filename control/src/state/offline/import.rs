@@ -12,7 +12,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, TransactionBehavior};
 use serde_json::json;
 use shared::secret::Secret;
 
@@ -20,6 +19,7 @@ use crate::common::actor::Actor;
 use crate::common::vault::VaultKeys;
 use crate::db::audit::{self, AuditEntry};
 use crate::db::credentials;
+use crate::db::engine::{Db, DbResult};
 use crate::db::error::OpenError;
 use crate::db::open::{Opened, open, sql_error};
 use crate::routing::config::{Plain, PlainReading};
@@ -134,15 +134,10 @@ fn readable(plain: &Plain) -> Result<PlainReading, ImportError> {
 }
 
 /// Seals new and changed keys in one transaction.
-fn store(
-    db: &mut Connection,
-    keys: &VaultKeys,
-    reading: &PlainReading,
-    imported: &mut Imported,
-) -> rusqlite::Result<()> {
+fn store(db: &mut Db, keys: &VaultKeys, reading: &PlainReading, imported: &mut Imported) -> DbResult<()> {
     let now_ms = shared::clock::unix_ms();
     let actor = Actor::gateway();
-    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let tx = db.transaction()?;
     for (provider, key) in &reading.keys {
         let before = credentials::find(&tx, keys, provider)?;
         if before.as_ref() == Some(key) {
@@ -203,7 +198,7 @@ mod tests {
     fn events(dir: &Path) -> i64 {
         let (db, _) = open_to_read(dir, &Secret::new(KEY)).unwrap();
         let sql = "SELECT count(*) FROM audit WHERE action = 'credential.import'";
-        db.query_row(sql, [], |row| row.get(0)).unwrap()
+        db.row(sql, (), |row| row.get(0)).unwrap()
     }
 
     #[test]

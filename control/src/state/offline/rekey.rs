@@ -6,15 +6,15 @@
 use std::fmt;
 use std::path::Path;
 
-use rusqlite::{Connection, TransactionBehavior};
 use shared::secret::Secret;
 
+use crate::db::engine::sqlite::row_sums;
+use crate::db::engine::{Db, DbError};
 use crate::db::error::OpenError;
 use crate::db::files::MAIN;
 use crate::db::key_check::{KeysError, open_keys, reseal_data_key};
 use crate::db::lock::StateLock;
 use crate::db::open::{DATABASE, check, connect_writer, sql_error};
-use crate::db::row_sums;
 use crate::db::sealed::survey;
 use crate::db::vault::{forget_pages, leave_nothing_behind};
 
@@ -118,13 +118,13 @@ pub fn rekey(params: RekeyParams<'_>) -> Result<Rekeyed, RekeyError> {
 
 /// Reseals the data key in one transaction. Every sealed value must open before it, and with the new key inside it.
 fn replace(
-    db: &mut Connection,
+    db: &mut Db,
     old: &Secret<[u8; 32]>,
     new: &Secret<[u8; 32]>,
-    sql: impl Fn(rusqlite::Error) -> RekeyError,
+    sql: impl Fn(DbError) -> RekeyError,
 ) -> Result<u64, RekeyError> {
     let keys = |error: KeysError| RekeyError::Keys(error.to_string());
-    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(&sql)?;
+    let tx = db.transaction().map_err(&sql)?;
     let before = survey(&tx, &open_keys(&tx, old).map_err(keys)?).map_err(&sql)?;
     if before.unopened_count > 0 {
         return Err(RekeyError::Unopened(before.unopened_count));

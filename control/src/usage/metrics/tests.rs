@@ -133,10 +133,10 @@ fn records_count_once_if_storing_them_fails_at_first() {
     let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
     assert!(log.append(&event(1)));
-    process.meter.db().execute_batch("ALTER TABLE usage_hour RENAME TO away").unwrap();
+    process.meter.db().batch("ALTER TABLE usage_hour RENAME TO away").unwrap();
     assert!(matches!(process.meter.round(), Round::Failing(_)));
     assert_eq!(shown(&process.meter.metrics().read(), Figure::Duration), []);
-    process.meter.db().execute_batch("ALTER TABLE away RENAME TO usage_hour").unwrap();
+    process.meter.db().batch("ALTER TABLE away RENAME TO usage_hour").unwrap();
     // A failed round is repeated after a pause.
     process.settle();
     assert_eq!(shown(&process.meter.metrics().read(), Figure::Duration), [("chat p/m".to_owned(), 1, 1_001)]);

@@ -131,10 +131,10 @@ fn an_exchange_counts_once_if_storing_it_fails_at_first() {
     let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
     assert!(log.append(&at(1, START_MS)));
-    process.meter.db().execute_batch("ALTER TABLE usage_hour RENAME TO away").unwrap();
+    process.meter.db().batch("ALTER TABLE usage_hour RENAME TO away").unwrap();
     assert!(matches!(process.meter.round(), Round::Failing(_)));
     assert!(shown(process.meter.minutes()).is_empty());
-    process.meter.db().execute_batch("ALTER TABLE away RENAME TO usage_hour").unwrap();
+    process.meter.db().batch("ALTER TABLE away RENAME TO usage_hour").unwrap();
     process.settle();
     assert_eq!(shown(process.meter.minutes())[0].2.requests, 1);
 }

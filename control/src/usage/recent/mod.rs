@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use records::block;
-use rusqlite::{Connection, OptionalExtension as _};
 
 use self::ended::{EndedExchanges, EndedSums, Shares};
 use self::feed::{RecentFeed, RowPlace, StoredBatch};
 use super::series::figures::PeriodFigures;
+use crate::db::engine::{Db, DbResult, Row};
 use crate::db::packed_row::{PackedRow, unless_damaged};
 use crate::db::signed;
 
@@ -103,7 +103,7 @@ impl RecentUsage {
     }
 
     /// Reads what was stored since the last call, until `until`.
-    pub(crate) fn catch_up(&mut self, db: &Connection, now_ms: u64, until: Instant) -> rusqlite::Result<()> {
+    pub(crate) fn catch_up(&mut self, db: &Db, now_ms: u64, until: Instant) -> DbResult<()> {
         self.forget(now_ms);
         match self.read {
             Some(place) => self.go_on(db, place, now_ms, until),
@@ -112,11 +112,11 @@ impl RecentUsage {
     }
 
     /// Reads the rows of the time that is kept, the newest first.
-    fn begin(&mut self, db: &Connection, now_ms: u64, until: Instant) -> rusqlite::Result<()> {
-        let newest = db.query_row(NEWEST, [], |row| row.get("id")).optional()?;
+    fn begin(&mut self, db: &Db, now_ms: u64, until: Instant) -> DbResult<()> {
+        let newest = db.optional_row(NEWEST, (), |row| row.get("id"))?;
         let mut place = RowPlace { id: newest.unwrap_or(0), taken: 0 };
         let from_ms = now_ms.saturating_sub((MINUTES_KEPT + LONG_MINUTES) * MINUTE_MS);
-        let mut statement = db.prepare_cached(KEPT)?;
+        let mut statement = db.prepare(KEPT)?;
         let mut rows = statement.query([signed(from_ms)])?;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get("id")?;
@@ -133,14 +133,8 @@ impl RecentUsage {
     }
 
     /// Reads the rows from `place` on.
-    fn go_on(
-        &mut self,
-        db: &Connection,
-        place: RowPlace,
-        now_ms: u64,
-        until: Instant,
-    ) -> rusqlite::Result<()> {
-        let mut statement = db.prepare_cached(FROM)?;
+    fn go_on(&mut self, db: &Db, place: RowPlace, now_ms: u64, until: Instant) -> DbResult<()> {
+        let mut statement = db.prepare(FROM)?;
         let mut rows = statement.query([place.id])?;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get("id")?;
@@ -155,7 +149,7 @@ impl RecentUsage {
     }
 
     /// Adds the exchanges of a row except the first `known`. Returns the number of exchanges in the row.
-    fn add_row(&mut self, row: &rusqlite::Row<'_>, known: u32, now_ms: u64) -> rusqlite::Result<u32> {
+    fn add_row(&mut self, row: Row<'_>, known: u32, now_ms: u64) -> DbResult<u32> {
         let row = PackedRow::read(row)?;
         let mut ended = EndedExchanges::default();
         let mut count = 0;
@@ -308,8 +302,8 @@ const MINUTES_KEPT: u64 = 60 + MINUTES;
 /// Exchanges that took longer may be missing when the table is first read.
 const LONG_MINUTES: u64 = 15;
 const NEWEST: &str = "SELECT id FROM usage ORDER BY id DESC LIMIT 1";
-const KEPT: &str = "SELECT * FROM usage WHERE last_ms >= ? ORDER BY last_ms DESC";
-const FROM: &str = "SELECT * FROM usage WHERE id >= ? ORDER BY id";
+const KEPT: &str = "SELECT * FROM usage WHERE last_ms >= :from ORDER BY last_ms DESC";
+const FROM: &str = "SELECT * FROM usage WHERE id >= :first ORDER BY id";
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,6 @@ mod window;
 
 use std::time::Instant;
 
-use rusqlite::{Connection, OptionalExtension as _};
 use serde::{Deserialize, Serialize};
 
 use self::calendar::{Calendar, Span};
@@ -18,6 +17,7 @@ use self::groups::{GroupKey, Groups};
 use self::records::Records;
 use self::strip::Strip;
 use self::window::ReportWindow;
+use crate::db::engine::{Db, DbError, DbErrorKind, DbResult};
 use crate::db::{HOUR_MS, signed};
 use crate::usage::dimension::{Dimension, Marks};
 use crate::usage::requests::Column;
@@ -123,12 +123,12 @@ pub(crate) enum Unanswerable {
 
 /// Returns one page of a report.
 pub(crate) fn page(
-    db: &Connection,
+    db: &Db,
     question: &ReportQuestion,
     part: &ReportPart,
-) -> rusqlite::Result<Result<ReportPage, Unanswerable>> {
+) -> DbResult<Result<ReportPage, Unanswerable>> {
     // One transaction, so that days, hours and exchanges are of one moment.
-    let tx = db.unchecked_transaction()?;
+    let tx = db.read_transaction()?;
     if (!question.calendar.is_utc() || question.is_of_records())
         && let Some(kept_ms) = only_days_before(&tx)?
         && question.from_ms < kept_ms
@@ -153,17 +153,13 @@ pub(crate) fn page(
 }
 
 /// Returns every group of a report that is known to be short. Fails with [`too_slow`] at `until`.
-pub(crate) fn sums(
-    db: &Connection,
-    question: &ReportQuestion,
-    until: Instant,
-) -> rusqlite::Result<Vec<ReportGroup>> {
-    let tx = db.unchecked_transaction()?;
+pub(crate) fn sums(db: &Db, question: &ReportQuestion, until: Instant) -> DbResult<Vec<ReportGroup>> {
+    let tx = db.read_transaction()?;
     let part = ReportPart { order: None, cursor: None, limit: SORTED_MAX, page_until: until, until };
     Ok(in_order(&tx, question, &part)?.0)
 }
 
-fn totals(db: &Connection, question: &ReportQuestion, part: &ReportPart) -> rusqlite::Result<UsageSums> {
+fn totals(db: &Db, question: &ReportQuestion, part: &ReportPart) -> DbResult<UsageSums> {
     let question = ReportQuestion { calendar: Calendar::whole(), group_by: Vec::new(), ..question.clone() };
     let part = ReportPart { order: None, cursor: None, limit: 1, ..part.clone() };
     Ok(total(&in_order(db, &question, &part)?.0))
@@ -178,7 +174,7 @@ fn total(groups: &[ReportGroup]) -> UsageSums {
 /// The groups of a page, and the start of the next page.
 type FoundGroups = (Vec<ReportGroup>, Option<ReportCursor>);
 
-fn in_order(db: &Connection, question: &ReportQuestion, part: &ReportPart) -> rusqlite::Result<FoundGroups> {
+fn in_order(db: &Db, question: &ReportQuestion, part: &ReportPart) -> DbResult<FoundGroups> {
     let mut groups = Groups::new(part.cursor.clone(), part.limit.saturating_add(1));
     let left = ReportReading { question, until: part.until, pause: part.page_until }.add(db, &mut groups)?;
     let cut = groups.is_full();
@@ -192,18 +188,18 @@ fn in_order(db: &Connection, question: &ReportQuestion, part: &ReportPart) -> ru
 
 /// Returns `None` if there are too many groups to sort.
 fn sorted(
-    db: &Connection,
+    db: &Db,
     question: &ReportQuestion,
     part: &ReportPart,
     order: GroupOrder,
-) -> rusqlite::Result<Option<FoundGroups>> {
+) -> DbResult<Option<FoundGroups>> {
     let mut groups = Groups::new(None, SORTED_MAX + 1);
     let left = ReportReading { question, until: part.until, pause: part.until }.add(db, &mut groups)?;
     if groups.is_full() {
         return Ok(None);
     }
     if left.is_some() {
-        return Err(too_slow());
+        return Err(DbError::too_slow());
     }
     let rank = |value: u64| if order.descending { u64::MAX - value } else { value };
     let mut ranked: Vec<(u64, ReportGroup)> =
@@ -242,17 +238,13 @@ struct BucketSpans<'a> {
 }
 
 impl<'a> BucketSpans<'a> {
-    fn new(
-        db: &Connection,
-        question: &'a ReportQuestion,
-        cursor: Option<&ReportCursor>,
-    ) -> rusqlite::Result<Self> {
+    fn new(db: &Db, question: &'a ReportQuestion, cursor: Option<&ReportCursor>) -> DbResult<Self> {
         let at_ms = question.from_ms.max(cursor.map_or(0, |cursor| cursor.bucket_ms));
         Ok(Self { question, at_ms, to_ms: whole_day_if_over(db, question.to_ms)? })
     }
 
     /// Returns the next bucket and the requested part of it.
-    fn next(&mut self, db: &Connection) -> rusqlite::Result<Option<(Span, Span)>> {
+    fn next(&mut self, db: &Db) -> DbResult<Option<(Span, Span)>> {
         if self.question.calendar.bucket.is_some() {
             let Some(hour) = next_hour(db, self.at_ms / HOUR_MS)? else { return Ok(None) };
             self.at_ms = self.at_ms.max(hour.saturating_mul(HOUR_MS));
@@ -268,31 +260,31 @@ impl<'a> BucketSpans<'a> {
 }
 
 /// Returns the first hour from `hour` on that has sums, or the first hour of a day that has some.
-fn next_hour(db: &Connection, hour: u64) -> rusqlite::Result<Option<u64>> {
+fn next_hour(db: &Db, hour: u64) -> DbResult<Option<u64>> {
     let from = [hour, first_hour_of_day(hour)].map(signed);
     let (of_hours, of_days): (Option<u64>, Option<u64>) =
-        db.prepare_cached(NEXT_HOUR)?.query_row(from, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        db.row(NEXT_HOUR, from, |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(of_hours.into_iter().chain(of_days).min())
 }
 
 /// Extends `to_ms` to the end of its day if no exchange started after it: the daily sums then give the same result.
-fn whole_day_if_over(db: &Connection, to_ms: u64) -> rusqlite::Result<u64> {
-    let last: Option<u64> = db.query_row(LAST_MS, [], |row| row.get("last_ms")).optional()?;
+fn whole_day_if_over(db: &Db, to_ms: u64) -> DbResult<u64> {
+    let last: Option<u64> = db.optional_row(LAST_MS, (), |row| row.get("last_ms"))?;
     let is_over = last.is_none_or(|last| last < to_ms);
     let day_ms = DAY_HOURS * HOUR_MS;
     Ok(if is_over { to_ms.div_ceil(day_ms).saturating_mul(day_ms) } else { to_ms })
 }
 
 /// Returns the first moment from which hourly sums and records are kept; `None` if there are no daily sums before it.
-pub(crate) fn only_days_before(db: &Connection) -> rusqlite::Result<Option<u64>> {
+pub(crate) fn only_days_before(db: &Db) -> DbResult<Option<u64>> {
     let (of_hours, of_days): (Option<u64>, Option<u64>) =
-        db.query_row(FIRST_HOURS, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        db.row(FIRST_HOURS, (), |row| Ok((row.get(0)?, row.get(1)?)))?;
     let first_day = of_hours.map_or(u64::MAX, first_hour_of_day);
     if of_days.is_none_or(|of_days| of_days >= first_day) {
         return Ok(None);
     }
     // Records are deleted before the sums of their hours, so a day that is being deleted may still have hourly sums.
-    let oldest: Option<u64> = db.query_row(FIRST_MS, [], |row| row.get(0)).optional()?;
+    let oldest: Option<u64> = db.optional_row(FIRST_MS, (), |row| row.get(0))?;
     let being_deleted =
         oldest.map(|oldest| first_hour_of_day(oldest / HOUR_MS)).filter(|day| *day > first_day);
     let kept = being_deleted.map_or(first_day, |day| day.saturating_add(DAY_HOURS));
@@ -311,7 +303,7 @@ struct ReportReading<'a> {
 impl ReportReading<'_> {
     /// Adds groups until all are added or `groups` is full. If the time ends first, returns the bucket to continue
     /// with.
-    fn add(&self, db: &Connection, groups: &mut Groups) -> rusqlite::Result<Option<u64>> {
+    fn add(&self, db: &Db, groups: &mut Groups) -> DbResult<Option<u64>> {
         let mut spans = BucketSpans::new(db, self.question, groups.after())?;
         while let Some((bucket, part)) = spans.next(db)? {
             match self.strip(bucket, part.start_ms, spans.to_ms) {
@@ -339,13 +331,7 @@ impl ReportReading<'_> {
     }
 
     /// Adds a part of a bucket.
-    fn add_span(
-        &self,
-        db: &Connection,
-        bucket: Span,
-        part: Span,
-        groups: &mut Groups,
-    ) -> rusqlite::Result<()> {
+    fn add_span(&self, db: &Db, bucket: Span, part: Span, groups: &mut Groups) -> DbResult<()> {
         let (question, until) = (self.question, self.until);
         if question.is_of_records() {
             return Records { part, until }.add(db, question, bucket, groups);
@@ -354,7 +340,7 @@ impl ReportReading<'_> {
         let strips = [Strip::days(window.days)].into_iter().chain(window.hours.map(Strip::hours));
         for piece in strips.flat_map(Strip::pieces) {
             if Instant::now() >= until {
-                return Err(too_slow());
+                return Err(DbError::too_slow());
             }
             piece.add(db, self, bucket, groups)?;
         }
@@ -365,17 +351,10 @@ impl ReportReading<'_> {
     }
 }
 
-/// The error of a query that takes too long.
-pub(crate) fn too_slow() -> rusqlite::Error {
-    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_INTERRUPT), None)
-}
-
 /// Returns what a query found, or `None` if it was aborted because it takes too long.
-pub(crate) fn in_time<T>(found: rusqlite::Result<T>) -> rusqlite::Result<Option<T>> {
+pub(crate) fn in_time<T>(found: DbResult<T>) -> DbResult<Option<T>> {
     match found {
-        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted) => {
-            Ok(None)
-        }
+        Err(error) if error.kind() == DbErrorKind::TooSlow => Ok(None),
         found => found.map(Some),
     }
 }
@@ -383,8 +362,8 @@ pub(crate) fn in_time<T>(found: rusqlite::Result<T>) -> rusqlite::Result<Option<
 /// Limit on the groups that can be sorted.
 pub(crate) const SORTED_MAX: usize = 100_000;
 
-const NEXT_HOUR: &str = "SELECT (SELECT min(hour) FROM usage_hour WHERE hour >= ?), \
-     (SELECT min(hour) FROM usage_day WHERE hour >= ?)";
+const NEXT_HOUR: &str = "SELECT (SELECT min(hour) FROM usage_hour WHERE hour >= :from), \
+     (SELECT min(hour) FROM usage_day WHERE hour >= :from_day)";
 const FIRST_HOURS: &str = "SELECT (SELECT min(hour) FROM usage_hour), (SELECT min(hour) FROM usage_day)";
 const FIRST_MS: &str = "SELECT first_ms FROM usage ORDER BY last_ms LIMIT 1";
 const LAST_MS: &str = "SELECT last_ms FROM usage ORDER BY last_ms DESC LIMIT 1";

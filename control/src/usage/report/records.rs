@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use records::block;
-use rusqlite::Connection;
 
+use super::ReportQuestion;
 use super::calendar::Span;
 use super::groups::{Groups, named};
-use super::{ReportQuestion, too_slow};
+use crate::db::engine::{Db, DbError, DbResult};
 use crate::db::packed_row::PackedRow;
 use crate::db::signed;
 use crate::usage::requests::has_names;
@@ -24,19 +24,19 @@ impl Records {
     /// Adds the exchanges that started in `part`, which is in `bucket`.
     pub(super) fn add(
         &self,
-        db: &Connection,
+        db: &Db,
         question: &ReportQuestion,
         bucket: Span,
         groups: &mut Groups,
-    ) -> rusqlite::Result<()> {
+    ) -> DbResult<()> {
         if self.part.start_ms >= self.part.end_ms {
             return Ok(());
         }
-        let mut statement = db.prepare_cached(BLOCKS)?;
+        let mut statement = db.prepare(BLOCKS)?;
         let mut blocks = statement.query([self.part.start_ms, self.part.end_ms].map(signed))?;
         while let Some(block) = blocks.next()? {
             if Instant::now() >= self.until {
-                return Err(too_slow());
+                return Err(DbError::too_slow());
             }
             let row = PackedRow::read(block)?;
             if !question.marks.may_fit(&row.names) || !question.scope.may_have(&row.names) {
@@ -60,4 +60,4 @@ impl Records {
     }
 }
 
-const BLOCKS: &str = "SELECT * FROM usage WHERE last_ms >= ? AND first_ms < ?";
+const BLOCKS: &str = "SELECT * FROM usage WHERE last_ms >= :from AND first_ms < :to";

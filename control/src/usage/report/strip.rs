@@ -4,12 +4,10 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use rusqlite::types::Value;
-use rusqlite::{Connection, Row, params_from_iter};
-
 use super::calendar::{BucketLength, Calendar, Span};
 use super::groups::{Groups, named};
 use super::{Column, Dimension, ReportQuestion, ReportReading};
+use crate::db::engine::{Db, DbResult, Row, ToValue};
 use crate::db::{HOUR_MS, signed};
 use crate::usage::rollup::DAY_HOURS;
 use crate::usage::sums::{SELECTED, UsageSums};
@@ -70,25 +68,26 @@ impl Strip {
     /// the time is over.
     pub(super) fn add(
         &self,
-        db: &Connection,
+        db: &Db,
         reading: &ReportReading<'_>,
         bucket: Span,
         groups: &mut Groups,
-    ) -> rusqlite::Result<u64> {
+    ) -> DbResult<u64> {
         let question = reading.question;
         let end_ms = self.end.saturating_mul(HOUR_MS);
         if self.start >= self.end {
             return Ok(end_ms);
         }
         let columns: Vec<Column> = question.group_by.iter().filter_map(Dimension::column).collect();
-        let mut statement = db.prepare_cached(&self.sql(&columns, question))?;
-        let names = question.filters.iter().map(|(_, name)| Value::from(name.clone()));
-        let hours = [self.start, self.end].map(|hour| Value::from(signed(hour)));
-        let values = hours.into_iter().chain(names).chain(question.scope.values());
-        let mut rows = statement.query(params_from_iter(values))?;
+        let mut statement = db.prepare(&self.sql(&columns, question))?;
+        let (hours, scope) = ([self.start, self.end].map(signed), question.scope.values());
+        let mut values: Vec<&dyn ToValue> = hours.iter().map(|hour| hour as _).collect();
+        values.extend(question.filters.iter().map(|(_, name)| name as &dyn ToValue));
+        values.extend(scope.iter().map(|list| list as &dyn ToValue));
+        let mut rows = statement.query(values.as_slice())?;
         let mut tally = BucketTally::new(bucket, columns.len());
         while let Some(row) = rows.next()? {
-            let at_ms = row.get::<_, u64>(UsageSums::SELECTED)?.saturating_mul(HOUR_MS);
+            let at_ms = row.get::<u64>(UsageSums::SELECTED)?.saturating_mul(HOUR_MS);
             if !tally.bucket.contains(at_ms) {
                 tally.leave(groups);
                 let next = question.calendar.span(at_ms);
@@ -106,10 +105,12 @@ impl Strip {
     fn sql(&self, names: &[Column], question: &ReportQuestion) -> String {
         let names = names.iter().map(Column::name);
         let selected: Vec<&str> = [SELECTED.sql.as_str(), "hour"].into_iter().chain(names).collect();
-        let filters: String =
-            question.filters.iter().map(|(column, _)| format!(" AND {} = ?", column.name())).collect();
+        let filters = question.filters.iter().map(|(column, _)| column.name()).enumerate();
+        let filters: String = filters.map(|(at, name)| format!(" AND {name} = :filter_{at}")).collect();
         let (selected, table, scope) = (selected.join(", "), self.table, question.scope.sql());
-        format!("SELECT {selected} FROM {table} WHERE hour >= ? AND hour < ?{filters}{scope} ORDER BY hour")
+        format!(
+            "SELECT {selected} FROM {table} WHERE hour >= :from AND hour < :to{filters}{scope} ORDER BY hour"
+        )
     }
 }
 
@@ -131,10 +132,10 @@ impl BucketTally {
         Self { bucket, names, sums: HashMap::new(), key: Vec::new() }
     }
 
-    fn add(&mut self, row: &Row<'_>, groups: &mut Groups) -> rusqlite::Result<()> {
+    fn add(&mut self, row: Row<'_>, groups: &mut Groups) -> DbResult<()> {
         self.key.clear();
         for at in self.places() {
-            let name = row.get_ref(at)?.as_bytes()?;
+            let name = row.get::<&str>(at)?.as_bytes();
             self.key.extend_from_slice(&name.len().to_ne_bytes());
             self.key.extend_from_slice(name);
         }
@@ -146,7 +147,7 @@ impl BucketTally {
         if self.sums.len() >= TALLY_MAX {
             self.leave(groups);
         }
-        let names = self.places().map(|at| row.get(at).map(named)).collect::<rusqlite::Result<_>>()?;
+        let names = self.places().map(|at| row.get(at).map(named)).collect::<DbResult<_>>()?;
         self.sums.insert(self.key.as_slice().into(), (names, sums));
         Ok(())
     }

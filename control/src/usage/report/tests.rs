@@ -10,6 +10,7 @@ use shared::usage::{UsageEvent, UsageLog as _};
 
 use super::calendar::BucketLength;
 use super::*;
+use crate::db::engine::DbError;
 use crate::usage::scope::UsageScope;
 use crate::usage::tests::{Process, event};
 
@@ -33,14 +34,14 @@ fn ten_days(home: &std::path::Path) -> Process {
 }
 
 /// Returns the groups of a query with the buckets of `calendar`, and the number of steps of SQLite's virtual machine.
-fn steps(db: &mut Connection, calendar: Calendar) -> (Vec<ReportGroup>, u64) {
+fn steps(db: &mut Db, calendar: Calendar) -> (Vec<ReportGroup>, u64) {
     let counted = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&counted);
     let each = move || {
         count.fetch_add(1, Ordering::Relaxed);
         false
     };
-    db.progress_handler(1, Some(each)).unwrap();
+    db.on_each_step(each);
     let question = ReportQuestion {
         from_ms: 0,
         to_ms: HOURS * HOUR_MS,
@@ -69,10 +70,7 @@ fn sums_are_given_up_when_their_time_is_over() {
     };
     let db = process.meter.db_mut();
     let late = sums(db, &question, Instant::now());
-    assert_eq!(
-        late.as_ref().err().and_then(|error| error.sqlite_error_code()),
-        too_slow().sqlite_error_code()
-    );
+    assert_eq!(late, Err(DbError::too_slow()));
     assert_eq!(in_time(late).unwrap(), None);
     let whole = sums(db, &question, Instant::now() + Duration::from_secs(60)).unwrap();
     assert_eq!(whole.iter().map(|group| group.sums.requests).collect::<Vec<_>>(), [HOURS; 10]);

@@ -15,8 +15,8 @@
 use std::time::{Duration, Instant};
 
 use records::block::{may_hold, request_hash};
-use rusqlite::{Connection, OptionalExtension as _, params};
 
+use crate::db::engine::{Db, DbResult};
 use crate::usage::retention::tables::lazily;
 
 /// Creates runs for the stored rows, one at a time, in steps that hold the writer thread for a short time.
@@ -47,7 +47,7 @@ impl RequestIndex {
     }
 
     /// Continues to create a run, if the rows of `usage` before `end`, which no longer change, contain enough exchanges.
-    pub(crate) fn step(&mut self, db: &mut Connection, end: i64) {
+    pub(crate) fn step(&mut self, db: &mut Db, end: i64) {
         let mut draft = self.draft.take().unwrap_or_else(|| RunDraft::new(RUN));
         match draft.step(db, end) {
             Ok(RunStep::More) => self.draft = Some(draft),
@@ -93,7 +93,7 @@ impl RunDraft {
     }
 
     /// Reads some rows before `end`, or writes some buckets.
-    fn step(&mut self, db: &mut Connection, end: i64) -> rusqlite::Result<RunStep> {
+    fn step(&mut self, db: &mut Db, end: i64) -> DbResult<RunStep> {
         if self.is_read {
             return lazily(db, |tx| self.write(tx));
         }
@@ -101,13 +101,13 @@ impl RunDraft {
     }
 
     /// Reads rows until the run has enough exchanges, or the step has [`READ_AT_ONCE`].
-    fn read(&mut self, db: &Connection, end: i64) -> rusqlite::Result<RunStep> {
+    fn read(&mut self, db: &Db, end: i64) -> DbResult<RunStep> {
         let pause = self.exchanges.saturating_add(READ_AT_ONCE);
         let after = match self.rows {
             Some((_, last)) => last,
             None => covered(db)?,
         };
-        let mut statement = db.prepare_cached(UNCOVERED)?;
+        let mut statement = db.prepare(UNCOVERED)?;
         let mut rows = statement.query([after, end])?;
         while self.exchanges < self.exchanges_min {
             if self.exchanges >= pause {
@@ -118,7 +118,7 @@ impl RunDraft {
             let (first, _) = self.rows.unwrap_or((id, id));
             // The rows behind a wide gap go into another run.
             let Some(place) = place_in_run(first, id) else { break };
-            self.add(row.get_ref("requests")?.as_blob()?, place);
+            self.add(row.get::<&[u8]>("requests")?, place);
             self.rows = Some((first, id));
         }
         self.is_read = true;
@@ -141,35 +141,35 @@ impl RunDraft {
     }
 
     /// Writes up to [`WRITTEN_AT_ONCE`] buckets, the last first: bucket 0 states which rows are in a run.
-    fn write(&mut self, tx: &Connection) -> rusqlite::Result<RunStep> {
+    fn write(&mut self, tx: &Db) -> DbResult<RunStep> {
         let Some((first, last)) = self.rows else { return Ok(RunStep::Complete) };
         // Ids of deleted rows may be used again. No id before a row that exists is.
-        if !tx.prepare_cached(IS_ROW)?.exists([last])? {
+        if !tx.exists(IS_ROW, [last])? {
             return Ok(RunStep::Complete);
         }
         let covered = covered(tx)?;
-        let (mut discard, mut insert) = (tx.prepare_cached(DISCARD)?, tx.prepare_cached(INSERT)?);
+        let (mut discard, mut insert) = (tx.prepare(DISCARD)?, tx.prepare(INSERT)?);
         for _ in 0..WRITTEN_AT_ONCE {
             let Some(entries) = self.buckets.pop() else { break };
             let bucket = self.buckets.len();
-            discard.execute(params![bucket, covered])?;
-            insert.execute(params![bucket, last, first, entries])?;
+            discard.execute((bucket, covered))?;
+            insert.execute((bucket, last, first, entries))?;
         }
         Ok(if self.buckets.is_empty() { RunStep::Complete } else { RunStep::More })
     }
 }
 
 /// Returns the ids of the rows of `usage` that may contain this request id, newest first.
-pub(crate) fn rows_with(db: &Connection, request_id: &str) -> rusqlite::Result<Vec<i64>> {
+pub(crate) fn rows_with(db: &Db, request_id: &str) -> DbResult<Vec<i64>> {
     let hash = request_hash(request_id);
     // Reads these rows first: a row that is added to a run in the meantime is found twice instead of being missed.
     let mut found = uncovered_with(db, hash)?;
     let [low, middle, high, bucket] = hash.to_le_bytes();
-    let mut statement = db.prepare_cached(BUCKET)?;
+    let mut statement = db.prepare(BUCKET)?;
     let mut runs = statement.query([bucket])?;
     while let Some(run) = runs.next()? {
         let first: i64 = run.get("first")?;
-        let entries = run.get_ref("entries")?.as_blob()?.as_chunks::<ENTRY_BYTES>().0;
+        let entries = run.get::<&[u8]>("entries")?.as_chunks::<ENTRY_BYTES>().0;
         let with_hash = entries.iter().filter(|entry| entry.starts_with(&[low, middle, high]));
         found.extend(with_hash.map(|[.., far, farther, farthest]| {
             first + i64::from(u32::from_le_bytes([*far, *farther, *farthest, 0]))
@@ -181,12 +181,12 @@ pub(crate) fn rows_with(db: &Connection, request_id: &str) -> rusqlite::Result<V
 }
 
 /// Returns the matching rows that are not in any run.
-fn uncovered_with(db: &Connection, hash: u32) -> rusqlite::Result<Vec<i64>> {
-    let mut statement = db.prepare_cached(UNCOVERED)?;
+fn uncovered_with(db: &Db, hash: u32) -> DbResult<Vec<i64>> {
+    let mut statement = db.prepare(UNCOVERED)?;
     let mut rows = statement.query([covered(db)?, i64::MAX])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        if may_hold(row.get_ref("requests")?.as_blob()?, hash) {
+        if may_hold(row.get::<&[u8]>("requests")?, hash) {
             found.push(row.get("id")?);
         }
     }
@@ -194,21 +194,21 @@ fn uncovered_with(db: &Connection, hash: u32) -> rusqlite::Result<Vec<i64>> {
 }
 
 /// Returns the id of the last row of `usage` that is in a run, or 0 if no row is. Later rows have greater ids.
-pub(crate) fn covered(db: &Connection) -> rusqlite::Result<i64> {
-    let last: Option<i64> = db.prepare_cached(LAST)?.query_row([], |row| row.get(0)).optional()?;
+pub(crate) fn covered(db: &Db) -> DbResult<i64> {
+    let last: Option<i64> = db.optional_row(LAST, (), |row| row.get(0))?;
     Ok(last.unwrap_or(0))
 }
 
 /// Deletes the oldest run if all of its rows of `usage` are deleted. Returns false if there is no such run.
-pub(crate) fn forget_run(tx: &Connection) -> rusqlite::Result<bool> {
-    let oldest: Option<i64> = tx.prepare_cached(OLDEST)?.query_row([], |row| row.get(0)).optional()?;
+pub(crate) fn forget_run(tx: &Db) -> DbResult<bool> {
+    let oldest: Option<i64> = tx.optional_row(OLDEST, (), |row| row.get(0))?;
     let Some(last) = oldest else { return Ok(false) };
-    if tx.prepare_cached(IS_ROW_LEFT)?.exists([last])? {
+    if tx.exists(IS_ROW_LEFT, [last])? {
         return Ok(false);
     }
-    let mut forget = tx.prepare_cached(FORGET)?;
+    let mut forget = tx.prepare(FORGET)?;
     for bucket in 0..BUCKETS {
-        forget.execute(params![bucket, last])?;
+        forget.execute((bucket, last))?;
     }
     Ok(true)
 }
@@ -231,15 +231,16 @@ const BUCKETS: usize = 256;
 const ENTRY_BYTES: usize = 6;
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
 
-const UNCOVERED: &str = "SELECT id, requests FROM usage WHERE id > ? AND id < ? ORDER BY id";
+const UNCOVERED: &str = "SELECT id, requests FROM usage WHERE id > :after AND id < :end ORDER BY id";
 const LAST: &str = "SELECT last FROM usage_requests WHERE bucket = 0 ORDER BY last DESC LIMIT 1";
-const BUCKET: &str = "SELECT first, entries FROM usage_requests WHERE bucket = ?";
-const INSERT: &str = "INSERT INTO usage_requests (bucket, last, first, entries) VALUES (?, ?, ?, ?)";
-const DISCARD: &str = "DELETE FROM usage_requests WHERE bucket = ? AND last > ?";
-const IS_ROW: &str = "SELECT 1 FROM usage WHERE id = ?";
+const BUCKET: &str = "SELECT first, entries FROM usage_requests WHERE bucket = :bucket";
+const INSERT: &str =
+    "INSERT INTO usage_requests (bucket, last, first, entries) VALUES (:bucket, :last, :first, :entries)";
+const DISCARD: &str = "DELETE FROM usage_requests WHERE bucket = :bucket AND last > :covered";
+const IS_ROW: &str = "SELECT 1 FROM usage WHERE id = :id";
 const OLDEST: &str = "SELECT last FROM usage_requests WHERE bucket = 0 ORDER BY last LIMIT 1";
-const IS_ROW_LEFT: &str = "SELECT 1 FROM usage WHERE id <= ?";
-const FORGET: &str = "DELETE FROM usage_requests WHERE bucket = ? AND last = ?";
+const IS_ROW_LEFT: &str = "SELECT 1 FROM usage WHERE id <= :last";
+const FORGET: &str = "DELETE FROM usage_requests WHERE bucket = :bucket AND last = :last";
 
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use shared::usage::UsageLog as _;
 use tempfile::TempDir;
 
 use super::*;
+use crate::db::engine::{Db, DbResult};
 use crate::db::migrate::{MIGRATIONS, migrate};
 use crate::db::open::open;
 use crate::db::packed_row::put;
@@ -35,14 +36,14 @@ fn name(row: i64, place: u32) -> String {
 }
 
 /// Writes rows with 50 requests each.
-fn fill(db: &Connection, rows: std::ops::RangeInclusive<i64>) {
+fn fill(db: &Db, rows: std::ops::RangeInclusive<i64>) {
     for id in rows {
         put(db, id, &row((0..50).map(|place| name(id, place)))).unwrap();
     }
 }
 
 /// Creates a run of at least `exchanges_min` exchanges.
-fn make_run(db: &mut Connection, end: i64, exchanges_min: u64) -> rusqlite::Result<RunStep> {
+fn make_run(db: &mut Db, end: i64, exchanges_min: u64) -> DbResult<RunStep> {
     let mut draft = RunDraft::new(exchanges_min);
     loop {
         let step = draft.step(db, end)?;
@@ -52,22 +53,22 @@ fn make_run(db: &mut Connection, end: i64, exchanges_min: u64) -> rusqlite::Resu
     }
 }
 
-fn migrated() -> Connection {
-    let mut db = Connection::open_in_memory().unwrap();
+fn migrated() -> Db {
+    let mut db = Db::in_memory().unwrap();
     migrate(&mut db).unwrap();
     db
 }
 
-fn runs(db: &Connection) -> i64 {
-    db.query_row("SELECT count(*) FROM usage_requests WHERE bucket = 7", [], |row| row.get(0)).unwrap()
+fn runs(db: &Db) -> i64 {
+    db.row("SELECT count(*) FROM usage_requests WHERE bucket = 7", (), |row| row.get(0)).unwrap()
 }
 
 /// Returns the number of rows that all runs have.
-fn entries(db: &Connection) -> usize {
-    db.query_row("SELECT count(*) FROM usage_requests", [], |row| row.get(0)).unwrap()
+fn entries(db: &Db) -> usize {
+    db.row("SELECT count(*) FROM usage_requests", (), |row| row.get(0)).unwrap()
 }
 
-fn assert_found(db: &Connection, rows: std::ops::RangeInclusive<i64>) {
+fn assert_found(db: &Db, rows: std::ops::RangeInclusive<i64>) {
     for id in rows {
         for place in [0, 17, 49] {
             assert_eq!(rows_with(db, &name(id, place)).unwrap(), [id]);
@@ -92,7 +93,7 @@ fn rows_covered_by_a_run_are_found_without_scanning() {
     assert_eq!((covered(&db).unwrap(), runs(&db)), (18, 3));
     // Repricing rewrites rows.
     fill(&db, 5..=7);
-    db.execute("UPDATE usage SET requests = x'', digest = NULL WHERE id <= 18", []).unwrap();
+    db.execute("UPDATE usage SET requests = x'', digest = NULL WHERE id <= 18", ()).unwrap();
     assert_found(&db, 1..=20);
     fill(&db, 21..=25);
     assert_found(&db, 1..=25);
@@ -113,12 +114,12 @@ fn rows_with_a_repeated_request_id_are_found_newest_first() {
     let mut db = migrated();
     for id in 1..=40 {
         put(&db, id, &row((0..50).map(|_| "same".to_owned()))).unwrap();
-        db.execute("UPDATE usage SET last_ms = ?1, digest = NULL WHERE id = ?1", [id]).unwrap();
+        db.execute("UPDATE usage SET last_ms = :last_ms, digest = NULL WHERE id = :last_ms", [id]).unwrap();
     }
     while make_run(&mut db, i64::MAX, 500).unwrap() == RunStep::Complete {}
     assert_eq!(rows_with(&db, "same").unwrap(), (1..=40).rev().collect::<Vec<_>>());
     let bytes = "SELECT max(length(entries)) FROM usage_requests";
-    let longest: usize = db.query_row(bytes, [], |row| row.get(0)).unwrap();
+    let longest: usize = db.row(bytes, (), |row| row.get(0)).unwrap();
     assert_eq!(longest, 10 * ENTRY_BYTES, "one entry for each row");
 }
 
@@ -130,7 +131,7 @@ fn rows_with_distant_ids_are_in_different_runs() {
     fill(&db, far..=far + 4);
     while make_run(&mut db, i64::MAX, 250).unwrap() == RunStep::Complete {}
     assert_eq!((runs(&db), covered(&db).unwrap()), (2, far + 4));
-    db.execute("UPDATE usage SET requests = x'', digest = NULL", []).unwrap();
+    db.execute("UPDATE usage SET requests = x'', digest = NULL", ()).unwrap();
     assert_found(&db, 1..=3);
     assert_found(&db, far..=far + 4);
 }
@@ -144,7 +145,7 @@ fn runs_are_deleted_with_their_rows_and_row_ids_are_never_reused() {
         numbers.for_each(|n| assert!(log.append(&event(n))));
         process.settle();
         process.meter.usage_mut();
-        Connection::open(home.path().join("test.db")).unwrap()
+        Db::create(home.path().join("test.db")).unwrap()
     };
     let mut db = store(0..500);
     while make_run(&mut db, i64::MAX, 100).unwrap() == RunStep::Complete {}
@@ -160,7 +161,7 @@ fn runs_are_deleted_with_their_rows_and_row_ids_are_never_reused() {
     let covered_now = covered(&db).unwrap();
     assert!(covered_now > last);
     // The state after a kill between the two deletions.
-    db.execute("DELETE FROM usage", []).unwrap();
+    db.execute("DELETE FROM usage", ()).unwrap();
     drop(process);
     process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
@@ -174,16 +175,16 @@ fn runs_are_deleted_with_their_rows_and_row_ids_are_never_reused() {
 
 #[test]
 fn a_database_without_a_request_index_gets_one_in_steps() {
-    let mut db = Connection::open_in_memory().unwrap();
+    let mut db = Db::in_memory().unwrap();
     let before = 16;
-    MIGRATIONS[..before].iter().for_each(|(_, sql)| db.execute_batch(sql).unwrap());
-    db.pragma_update(None, "user_version", i64::try_from(before).unwrap()).unwrap();
+    MIGRATIONS[..before].iter().for_each(|(_, sql)| db.batch(sql).unwrap());
+    db.set_pragma(None, "user_version", i64::try_from(before).unwrap()).unwrap();
     let rows = i64::try_from(5 * RUN / 100).unwrap();
     for id in 1..=rows {
         let block = row((0..50).map(|place| name(id, place)));
         let insert = "INSERT INTO usage (id, first_ms, last_ms, exchanges, requests, names, rows) \
-                      VALUES (?, 1000, 1000, 50, ?, ?, ?)";
-        db.execute(insert, params![id, block.requests, block.names().packed, block.rows]).unwrap();
+                      VALUES (:id, 1000, 1000, 50, :requests, :names, :rows)";
+        db.execute(insert, (id, &block.requests, &block.names().packed, &block.rows)).unwrap();
     }
     migrate(&mut db).unwrap();
     assert_found(&db, 1..=3);
@@ -205,7 +206,7 @@ fn a_database_without_a_request_index_gets_one_in_steps() {
     assert!(index.is_due(), "half a run was left");
     db.execute(
         "UPDATE usage SET requests = x'', digest = NULL WHERE id <= (SELECT max(last) FROM usage_requests)",
-        [],
+        (),
     )
     .unwrap();
     assert_found(&db, 1..=3);
@@ -216,7 +217,7 @@ fn a_database_without_a_request_index_gets_one_in_steps() {
 fn the_request_index_moves_with_the_usage_tables() {
     let dir = TempDir::new().unwrap();
     let key = Secret::new([1; 32]);
-    let moved = |apart: bool, work: &dyn Fn(&mut Connection, &Path)| {
+    let moved = |apart: bool, work: &dyn Fn(&mut Db, &Path)| {
         let mut opened = open(dir.path(), &key).unwrap();
         settle(dir.path(), &mut opened.writer, apart).unwrap();
         work(&mut opened.writer, dir.path());
@@ -233,8 +234,8 @@ fn the_request_index_moves_with_the_usage_tables() {
         });
     }
     // Opening compares the sums of the table's rows, which detects the change.
-    let usage = Connection::open(dir.path().join("usage.db")).unwrap();
-    usage.execute("UPDATE usage_requests SET last = last + 1000", []).unwrap();
+    let usage = Db::create(dir.path().join("usage.db")).unwrap();
+    usage.execute("UPDATE usage_requests SET last = last + 1000", ()).unwrap();
     drop(usage);
     let refused = open(dir.path(), &key).err().map(|error| error.to_string()).unwrap_or_default();
     assert!(refused.contains("usage_requests"), "{refused}");
@@ -264,7 +265,7 @@ fn a_run_whose_rows_were_deleted_covers_no_rows() {
     fill(&db, 1..=10);
     let mut draft = RunDraft::new(400);
     assert_eq!(draft.step(&mut db, i64::MAX).unwrap(), RunStep::More);
-    db.execute("DELETE FROM usage", []).unwrap();
+    db.execute("DELETE FROM usage", ()).unwrap();
     assert_eq!(draft.step(&mut db, i64::MAX).unwrap(), RunStep::Complete);
     assert_eq!(covered(&db).unwrap(), 0);
 }

@@ -3,22 +3,22 @@
 use std::time::Instant;
 
 use records::{Record, Trace, block};
-use rusqlite::{Connection, named_params};
 
 use super::{BLOCK_BITS, NEWEST_FIRST, RequestCursor, RequestFilter};
+use crate::db::engine::{Db, DbResult, named_params};
 use crate::db::packed_row::PackedRow;
 use crate::db::signed;
 
 /// Calls `take` with the exchanges that pass `filter`, the newest blocks first, until all are read or `until` has passed.
 /// Returns the time since which all were read; `None` if all were.
 pub(crate) fn each(
-    db: &Connection,
+    db: &Db,
     filter: &RequestFilter,
     until: Instant,
     mut take: impl FnMut(RequestCursor, &Record<'_>, Trace<'_>),
-) -> rusqlite::Result<Option<u64>> {
+) -> DbResult<Option<u64>> {
     let filter = &filter.resolved(db)?;
-    let mut statement = db.prepare_cached(NEWEST_FIRST)?;
+    let mut statement = db.prepare(NEWEST_FIRST)?;
     let (from_ms, to_ms) = (filter.from_ms.unwrap_or(0), filter.to_ms.unwrap_or(u64::MAX));
     let mut blocks = statement.query(named_params! {":from": signed(from_ms), ":to": signed(to_ms)})?;
     let mut is_first = true;

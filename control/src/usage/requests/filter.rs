@@ -1,11 +1,11 @@
 //! The filters of exchanges.
 
 use records::{Record, RecordName, Trace};
-use rusqlite::Connection;
 
 use super::attempts::AttemptFilter;
 use super::exchange_end::ExchangeEnd;
 use super::search::Search;
+use crate::db::engine::{Db, DbResult};
 use crate::usage::dimension::Marks;
 use crate::usage::scope::UsageScope;
 
@@ -97,7 +97,7 @@ pub(crate) struct RequestFilter {
 
 impl RequestFilter {
     /// Looks up what the search text names.
-    pub(crate) fn resolved(&self, db: &Connection) -> rusqlite::Result<Self> {
+    pub(crate) fn resolved(&self, db: &Db) -> DbResult<Self> {
         let search = self.search.as_ref().map(|search| search.resolved(db)).transpose()?;
         Ok(Self { search, ..self.clone() })
     }

@@ -5,8 +5,8 @@ use std::collections::{BinaryHeap, HashSet};
 use std::time::Instant;
 
 use records::{Record, Trace, block};
-use rusqlite::{Connection, named_params};
 
+use crate::db::engine::{Db, DbResult, named_params};
 use crate::db::names::{Labels, OwnerNames};
 use crate::db::packed_row::{PackedRow, unless_damaged};
 use crate::db::signed;
@@ -50,11 +50,11 @@ pub(crate) struct Bounds {
 
 /// Returns a page of the exchanges that pass `filter`, starting at `cursor`.
 pub(crate) fn page(
-    db: &Connection,
+    db: &Db,
     filter: &RequestFilter,
     cursor: Option<RequestCursor>,
     bounds: Bounds,
-) -> rusqlite::Result<RequestRows> {
+) -> DbResult<RequestRows> {
     let limit = usize::try_from(bounds.rows).unwrap_or(usize::MAX);
     let filter = &filter.resolved(db)?;
     let to_ms = filter
@@ -63,7 +63,7 @@ pub(crate) fn page(
         .min(cursor.map_or(u64::MAX, |at| at.started_at_ms.saturating_add(1)));
     let start = cursor.unwrap_or(RequestCursor { started_at_ms: u64::MAX, id: 0 });
     let mut newest = Newest { rows: BinaryHeap::new(), limit: limit.saturating_add(1) };
-    let mut statement = db.prepare_cached(NEWEST_FIRST)?;
+    let mut statement = db.prepare(NEWEST_FIRST)?;
     let window = named_params! {":from": signed(filter.from_ms.unwrap_or(0)), ":to": signed(to_ms)};
     let mut blocks = statement.query(window)?;
     while let Some(block) = blocks.next()? {
@@ -113,14 +113,14 @@ impl Passing<'_> {
 }
 
 impl RequestRows {
-    fn named(mut self, db: &Connection) -> rusqlite::Result<Self> {
+    fn named(mut self, db: &Db) -> DbResult<Self> {
         add_owners(db, &mut self.rows)?;
         Ok(self)
     }
 }
 
 /// Adds the names of keys, projects and humans to their ids.
-pub(crate) fn add_owners(db: &Connection, rows: &mut [RequestRow]) -> rusqlite::Result<()> {
+pub(crate) fn add_owners(db: &Db, rows: &mut [RequestRow]) -> DbResult<()> {
     let mut labels = Labels::default();
     for row in rows {
         let ids = [Some(row.key.as_str()), row.project.as_deref(), row.principal.as_deref()];
@@ -153,7 +153,7 @@ impl NamedRequest {
 }
 
 /// Returns the newest exchange that `wanted` names, with its trace.
-pub(crate) fn row(db: &Connection, wanted: &NamedRequest) -> rusqlite::Result<Option<RequestRow>> {
+pub(crate) fn row(db: &Db, wanted: &NamedRequest) -> DbResult<Option<RequestRow>> {
     let mut found: Option<RequestRow> = None;
     for id in request_index::rows_with(db, &wanted.request_id)? {
         let after_ms = found.as_ref().map(|row| row.started_at_ms);
@@ -165,14 +165,14 @@ pub(crate) fn row(db: &Connection, wanted: &NamedRequest) -> rusqlite::Result<Op
 
 /// Returns the ids and start times of those `records` that are stored in rows that are not damaged.
 pub(crate) fn stored<'a>(
-    db: &Connection,
+    db: &Db,
     records: impl Iterator<Item = &'a Record<'a>>,
-) -> rusqlite::Result<HashSet<(String, u64)>> {
+) -> DbResult<HashSet<(String, u64)>> {
     let wanted: HashSet<_> = records.map(|record| (record.request_id, record.started_at_ms)).collect();
     let mut stored = HashSet::new();
     let begun = || wanted.iter().map(|(_, at)| *at);
     let (Some(from), Some(to)) = (begun().min(), begun().max()) else { return Ok(stored) };
-    let mut statement = db.prepare_cached(BETWEEN)?;
+    let mut statement = db.prepare(BETWEEN)?;
     let mut blocks = statement.query([signed(from), signed(to)])?;
     while let Some(block) = blocks.next()? {
         let read = PackedRow::read(block).and_then(|row| Ok((row.rows()?, row.names)));
@@ -187,13 +187,8 @@ pub(crate) fn stored<'a>(
 }
 
 /// Returns the newest exchange that `wanted` names in one block, if it started after `after_ms`.
-fn newest_of(
-    db: &Connection,
-    id: i64,
-    wanted: &NamedRequest,
-    after_ms: Option<u64>,
-) -> rusqlite::Result<Option<RequestRow>> {
-    let mut statement = db.prepare_cached(BLOCK)?;
+fn newest_of(db: &Db, id: i64, wanted: &NamedRequest, after_ms: Option<u64>) -> DbResult<Option<RequestRow>> {
+    let mut statement = db.prepare(BLOCK)?;
     let mut blocks = statement.query(named_params! {":id": id, ":after": after_ms.map(signed)})?;
     let Some(block) = blocks.next()? else { return Ok(None) };
     let row = PackedRow::read(block)?;
@@ -283,7 +278,7 @@ const BLOCK_BITS: u32 = 20;
 
 const NEWEST_FIRST: &str = "SELECT * FROM usage \
      WHERE last_ms >= :from AND first_ms < :to ORDER BY last_ms DESC";
-const BETWEEN: &str = "SELECT * FROM usage WHERE last_ms >= ?1 AND first_ms <= ?2";
+const BETWEEN: &str = "SELECT * FROM usage WHERE last_ms >= :from AND first_ms <= :to";
 const BLOCK: &str = "SELECT * FROM usage WHERE id = :id AND (:after IS NULL OR last_ms > :after)";
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use records::{Record, RecordName};
-use rusqlite::{Connection, named_params};
 
+use crate::db::engine::{Db, DbResult, named_params};
 use crate::usage::request_index;
 
 /// A text that is the id of a request, or a part of the name or id of something that exchanges refer to. Case is ignored
@@ -25,11 +25,9 @@ impl Search {
 
     /// Looks up the ids of what the text is a part of, and the rows of a request with this id. Names of deleted objects
     /// are not found.
-    pub(super) fn resolved(&self, db: &Connection) -> rusqlite::Result<Self> {
-        let mut statement = db.prepare_cached(NAMED)?;
+    pub(super) fn resolved(&self, db: &Db) -> DbResult<Self> {
         let values = named_params! {":q": self.text.to_ascii_lowercase(), ":rows": NAMED_MAX};
-        let named = statement.query_map(values, |row| row.get("id"))?;
-        let ids = named.collect::<rusqlite::Result<_>>()?;
+        let ids = db.rows(NAMED, values, |row| row.get("id"))?;
         Ok(Self { text: self.text.clone(), ids, rows: request_index::rows_with(db, &self.text)? })
     }
 

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, Transaction};
 use shared::clock::unix_ms;
 
 use self::tables::SumsTable;
 use crate::common::background::Job;
 use crate::common::vault::VaultKeys;
 use crate::db::HOUR_MS;
+use crate::db::engine::{Db, DbResult, Transaction};
 use crate::db::{alerts, audit, idempotency, outbox};
 use crate::routing::config::Lifetimes;
 use crate::usage::gauge::{Pruning, add};
@@ -82,7 +82,7 @@ impl RetentionPass {
     }
 
     /// Runs one step, in one transaction.
-    pub(crate) fn step(&mut self, db: &mut Connection, keys: &VaultKeys) {
+    pub(crate) fn step(&mut self, db: &mut Db, keys: &VaultKeys) {
         let began = Instant::now();
         if self.stage == RetentionStage::Begin {
             self.pass_began = began;
@@ -119,11 +119,11 @@ impl RetentionPass {
     /// Runs the current stage and returns the next one.
     fn work(
         &mut self,
-        db: &mut Connection,
+        db: &mut Db,
         keys: &VaultKeys,
         now_ms: u64,
         until: Instant,
-    ) -> rusqlite::Result<RetentionStage> {
+    ) -> DbResult<RetentionStage> {
         let usage_before = before(now_ms, self.usage_days);
         let stage = self.stage;
         if stage == RetentionStage::Begin {
@@ -151,7 +151,7 @@ impl RetentionPass {
         keys: &VaultKeys,
         now_ms: u64,
         until: Instant,
-    ) -> rusqlite::Result<(bool, RetentionStage, (u64, u64, u64))> {
+    ) -> DbResult<(bool, RetentionStage, (u64, u64, u64))> {
         let hour = |days| before(now_ms, days) / HOUR_MS;
         let mut counts = (0, 0, 0);
         let (is_done, next) = match self.stage {

@@ -1,10 +1,10 @@
 //! Deletes expired rows, a few at a time.
 
-use crate::db::signed;
 use std::thread;
 use std::time::Instant;
 
-use rusqlite::{Connection, Transaction, TransactionBehavior, named_params};
+use crate::db::engine::{Db, DbResult, Transaction, named_params};
+use crate::db::signed;
 
 use crate::db::HOUR_MS;
 use crate::db::files::schema_of_usage;
@@ -19,23 +19,20 @@ macro_rules! delete_sums {
             " WHERE (hour, project, key, principal, provider, model, endpoint, operation, outcome) IN \
              (SELECT hour, project, key, principal, provider, model, endpoint, operation, outcome FROM ",
             $table,
-            " WHERE hour < ? ORDER BY hour LIMIT 16)"
+            " WHERE hour < :before ORDER BY hour LIMIT 16)"
         )
     };
 }
 
 /// Runs one transaction whose commit does not wait for the disk. A power failure may undo the whole transaction, which
 /// is harmless for deletions: they are repeated.
-pub(crate) fn lazily<T>(
-    db: &mut Connection,
-    work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
-) -> rusqlite::Result<T> {
-    let set = |db: &Connection, how| {
-        db.pragma_update(None, "synchronous", how)?;
-        db.pragma_update(Some(schema_of_usage(db)), "synchronous", how)
+pub(crate) fn lazily<T>(db: &mut Db, work: impl FnOnce(&Transaction<'_>) -> DbResult<T>) -> DbResult<T> {
+    let set = |db: &Db, how| {
+        db.set_pragma(None, "synchronous", how)?;
+        db.set_pragma(Some(schema_of_usage(db)), "synchronous", how)
     };
     let worked = set(db, "NORMAL").and_then(|()| {
-        let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let tx = db.transaction()?;
         let worked = work(&tx)?;
         tx.commit().map(|()| worked)
     });
@@ -45,23 +42,23 @@ pub(crate) fn lazily<T>(
 }
 
 /// Returns the number of rows of `usage` whose exchanges all started before `before_ms`.
-pub(crate) fn usage_rows(db: &Connection, before_ms: u64) -> rusqlite::Result<u64> {
-    db.prepare_cached(COUNT_USAGE)?.query_row([signed(before_ms)], |row| row.get(0))
+pub(crate) fn usage_rows(db: &Db, before_ms: u64) -> DbResult<u64> {
+    db.row(COUNT_USAGE, [signed(before_ms)], |row| row.get(0))
 }
 
 /// Deletes rows of `usage` whose exchanges all started before `before_ms`, oldest first, until it is `until`, together
 /// with the runs of the request index whose rows are all deleted. Returns the numbers of deleted rows and of the
 /// exchanges in them, and true if all are deleted.
-pub(crate) fn usage(tx: &Connection, before_ms: u64, until: Instant) -> rusqlite::Result<(u64, u64, bool)> {
+pub(crate) fn usage(tx: &Db, before_ms: u64, until: Instant) -> DbResult<(u64, u64, bool)> {
     let (mut rows, mut exchanges) = (0, 0);
-    let mut statement = tx.prepare_cached(DELETE_USAGE)?;
+    let mut statement = tx.prepare(DELETE_USAGE)?;
     loop {
         let mut some = false;
         let mut deleted = statement.query([signed(before_ms)])?;
         while let Some(row) = deleted.next()? {
             some = true;
             rows += 1;
-            exchanges += row.get::<_, u64>("exchanges")?;
+            exchanges += row.get::<u64>("exchanges")?;
         }
         give_way();
         let is_done = !some && !request_index::forget_run(tx)?;
@@ -72,12 +69,12 @@ pub(crate) fn usage(tx: &Connection, before_ms: u64, until: Instant) -> rusqlite
 }
 
 /// Deletes sums of hours or days before `hour`, until it is `until`. Returns true if all are deleted.
-pub(crate) fn sums(tx: &Connection, which: SumsTable, hour: u64, until: Instant) -> rusqlite::Result<bool> {
+pub(crate) fn sums(tx: &Db, which: SumsTable, hour: u64, until: Instant) -> DbResult<bool> {
     let sql = match which {
         SumsTable::Hours => DELETE_HOURS,
         SumsTable::Days => DELETE_DAYS,
     };
-    let mut statement = tx.prepare_cached(sql)?;
+    let mut statement = tx.prepare(sql)?;
     loop {
         if statement.execute([signed(hour)])? == 0 {
             return Ok(true);
@@ -103,25 +100,25 @@ pub(crate) enum SumsTable {
 }
 
 /// Deletes some stored answers to repeated requests from before `before_ms`. Returns true if all are deleted.
-pub(crate) fn idempotency(tx: &Connection, before_ms: u64) -> rusqlite::Result<bool> {
-    let deleted = tx.prepare_cached(DELETE_ANSWERS)?.execute(named_params! {":before": signed(before_ms)})?;
+pub(crate) fn idempotency(tx: &Db, before_ms: u64) -> DbResult<bool> {
+    let deleted = tx.execute(DELETE_ANSWERS, named_params! {":before": signed(before_ms)})?;
     Ok(deleted < 64)
 }
 
 /// Returns the start of the oldest exchange in the rows that are kept, at most `before_ms`. A row is kept as a whole, so
 /// that some of its exchanges may have started before.
-pub(crate) fn oldest_exchange(db: &Connection, before_ms: u64) -> rusqlite::Result<u64> {
+pub(crate) fn oldest_exchange(db: &Db, before_ms: u64) -> DbResult<u64> {
     let times =
         named_params! {":before": signed(before_ms), ":day": signed(before_ms.saturating_add(DAY_MS))};
-    db.prepare_cached(OLDEST_EXCHANGE)?.query_row(times, |row| row.get(0))
+    db.row(OLDEST_EXCHANGE, times, |row| row.get(0))
 }
 
 const DAY_MS: u64 = DAY_HOURS * HOUR_MS;
 const OLDEST_EXCHANGE: &str = "SELECT coalesce(min(min(first_ms), :before), :before) FROM usage \
      WHERE last_ms >= :before AND last_ms < :day";
-const COUNT_USAGE: &str = "SELECT count(*) FROM usage WHERE last_ms < ?";
+const COUNT_USAGE: &str = "SELECT count(*) FROM usage WHERE last_ms < :before";
 const DELETE_USAGE: &str = "DELETE FROM usage \
-     WHERE id IN (SELECT id FROM usage WHERE last_ms < ? ORDER BY last_ms LIMIT 1) RETURNING exchanges";
+     WHERE id IN (SELECT id FROM usage WHERE last_ms < :before ORDER BY last_ms LIMIT 1) RETURNING exchanges";
 const DELETE_HOURS: &str = delete_sums!("usage_hour");
 const DELETE_DAYS: &str = delete_sums!("usage_day");
 const DELETE_ANSWERS: &str = "DELETE FROM idempotency WHERE (actor, key) IN \

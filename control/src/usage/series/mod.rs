@@ -8,9 +8,9 @@ use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use records::{Record, Trace, block};
-use rusqlite::{Connection, named_params};
 
 use self::figures::{PeriodFigures, attempts, lost_attempts};
+use crate::db::engine::{Db, DbResult, named_params};
 use crate::db::packed_row::PackedRow;
 use crate::db::signed;
 use crate::usage::dimension::Dimension;
@@ -58,13 +58,9 @@ impl SeriesGroup {
 }
 
 /// Computes a series. Reading stops at `until`. Returns `None` if there are too many groups to find the largest ones.
-pub(crate) fn series(
-    db: &Connection,
-    question: &SeriesQuestion,
-    until: Instant,
-) -> rusqlite::Result<Option<Series>> {
+pub(crate) fn series(db: &Db, question: &SeriesQuestion, until: Instant) -> DbResult<Option<Series>> {
     // One transaction, so that both readings are of one moment.
-    let tx = db.unchecked_transaction()?;
+    let tx = db.read_transaction()?;
     let mut tally = GroupTally::new(question, None);
     let mut complete_from_ms = read(&tx, question, until, |record, trace| tally.add(record, trace))?;
     let mut omitted = 0;
@@ -88,17 +84,17 @@ pub(crate) fn series(
 
 /// Calls `each` for the exchanges of a query. Returns the moment from which none is missing.
 fn read(
-    db: &Connection,
+    db: &Db,
     question: &SeriesQuestion,
     until: Instant,
     mut each: impl FnMut(&Record<'_>, Trace<'_>) -> bool,
-) -> rusqlite::Result<u64> {
+) -> DbResult<u64> {
     let filter = RequestFilter {
         from_ms: Some(question.from_ms),
         to_ms: Some(question.to_ms),
         ..question.filter.resolved(db)?
     };
-    let mut statement = db.prepare_cached(NEWEST_FIRST)?;
+    let mut statement = db.prepare(NEWEST_FIRST)?;
     let span = named_params! {":from": signed(question.from_ms), ":to": signed(question.to_ms)};
     let mut blocks = statement.query(span)?;
     while let Some(block) = blocks.next()? {

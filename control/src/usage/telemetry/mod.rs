@@ -25,7 +25,7 @@ use self::targets::TargetBatch;
 pub(crate) use self::targets::{TargetFigures, TargetQuestion, TargetWatch};
 use crate::common::recorded::{Allowance, RecordedExchange, Sides};
 use crate::common::vault::{SealPlace, VaultKeys};
-use crate::db::open::is_damage;
+use crate::db::engine::{DbErrorKind, DbResult};
 use crate::db::telemetry::{CapturedRow, TelemetryDb};
 
 /// Reaches the thread of `telemetry.db`; cloneable.
@@ -292,7 +292,7 @@ impl TelemetryKeeper {
     }
 
     /// Runs `task` on the database, which is opened first if necessary. A damaged one is created again.
-    fn with_db<T>(&mut self, task: impl FnOnce(&mut TelemetryDb) -> rusqlite::Result<T>) -> Option<T> {
+    fn with_db<T>(&mut self, task: impl FnOnce(&mut TelemetryDb) -> DbResult<T>) -> Option<T> {
         let is_early = self.opened_at.is_some_and(|at| at.elapsed() < INTERVAL);
         if self.db.is_none() && !is_early {
             self.opened_at = Some(Instant::now());
@@ -305,10 +305,10 @@ impl TelemetryKeeper {
     }
 
     /// Returns the value of a task. Closes a database that is damaged.
-    fn checked<T>(&mut self, outcome: rusqlite::Result<T>) -> Option<T> {
+    fn checked<T>(&mut self, outcome: DbResult<T>) -> Option<T> {
         if let Err(error) = &outcome {
             tracing::debug!("telemetry.db: {error}");
-            if is_damage(error) {
+            if error.kind() == DbErrorKind::Damaged {
                 self.db = None;
             }
         }

@@ -10,6 +10,7 @@ use shared::clock::unix_ms;
 use shared::snapshot::SnapshotReader;
 
 use super::circuits::CircuitWatch;
+use crate::db::engine::DbResult;
 use crate::db::telemetry::TelemetryDb;
 use crate::db::telemetry_targets::{CircuitChange, MINUTE_MS, TargetFilter, TargetMinuteRow};
 use crate::usage::metrics::OTHER;
@@ -118,7 +119,7 @@ impl TargetWatch {
         db: &TelemetryDb,
         question: &TargetQuestion,
         until: Instant,
-    ) -> rusqlite::Result<TargetFigures> {
+    ) -> DbResult<TargetFigures> {
         let TargetQuestion { time_ms, filter, changes_max, .. } = question;
         let mut found = TargetFigures {
             points: BTreeMap::new(),

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use records::frame::{self, Frame, JournalSpot};
-use rusqlite::Connection;
 use shared::alarm::Alarm;
 use shared::id::{KeyId, ModelId, ProviderId};
 use shared::operation::Operation;
 use shared::usage::{Details, Outcome, Provenance, TokenCounts, Units, Unpriced, UsageEvent, UsageLog as _};
 use tempfile::TempDir;
 
+use crate::db::engine::{Db, DbResult};
 use crate::db::key_check::{make_keys, open_keys};
 use crate::db::migrate::migrate;
 use crate::routing::config::{self, Environment};
@@ -80,15 +80,15 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn start(home: &Path) -> Self {
         let (db, dir) = (home.join("test.db"), home.join("journal"));
-        let mut writer = Connection::open(&db).unwrap();
-        writer.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).unwrap();
+        let mut writer = Db::create(&db).unwrap();
+        writer.set_pragma(None, "journal_mode", "WAL").unwrap();
         // The tests only end processes, never the machine.
-        writer.pragma_update(None, "synchronous", "OFF").unwrap();
+        writer.set_pragma(None, "synchronous", "OFF").unwrap();
         migrate(&mut writer).unwrap();
         Self::with(writer, db, dir)
     }
 
-    fn with(writer: Connection, db: PathBuf, dir: PathBuf) -> Self {
+    fn with(writer: Db, db: PathBuf, dir: PathBuf) -> Self {
         let (journal, inbox) = Journal::open(dir.clone()).unwrap();
         let meter = Meter::new(writer, inbox, Arc::clone(journal.gauge()), Arc::default());
         Self { journal, meter, db, dir }
@@ -107,7 +107,7 @@ impl Process {
     }
 
     pub(crate) fn sql(&self, sql: &str) -> i64 {
-        Connection::open(&self.db).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
+        Db::create(&self.db).unwrap().row(sql, (), |row| row.get(0)).unwrap()
     }
 
     /// Returns the exchanges by the rows' own counts, the distinct request ids, and the sum of the hours. All are equal
@@ -129,7 +129,7 @@ impl Process {
 
 /// Returns the request ids of all exchanges in the table.
 fn requests(db: &Path) -> Vec<String> {
-    let db = Connection::open(db).unwrap();
+    let db = Db::create(db).unwrap();
     let (mut ids, mut cursor) = (Vec::new(), None);
     loop {
         let bounds = Bounds { rows: 5_000, until: Instant::now() + Duration::from_secs(60) };
@@ -394,12 +394,12 @@ fn a_full_journal_file_is_followed_by_another() {
 fn a_database_that_is_full_keeps_events_waiting_and_recovers() {
     let home = TempDir::new().unwrap();
     let (path, dir) = (home.path().join("test.db"), home.path().join("journal"));
-    let mut db = Connection::open(&path).unwrap();
+    let mut db = Db::create(&path).unwrap();
     migrate(&mut db).unwrap();
     // Migrations that rebuild tables leave free pages; remove them.
-    db.execute_batch("VACUUM").unwrap();
-    let pages: i64 = db.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
-    db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).unwrap();
+    db.batch("VACUUM").unwrap();
+    let pages: i64 = db.pragma(None, "page_count").unwrap();
+    db.set_pragma(None, "max_page_count", pages).unwrap();
     let mut process = Process::with(db, path, dir);
     let mut log = process.journal.log().unwrap();
     append(&mut log, 0..200);
@@ -416,7 +416,7 @@ fn a_database_that_is_full_keeps_events_waiting_and_recovers() {
     assert!(process.gauge().failing().unwrap().error.contains("full"));
     assert_eq!(process.stored(), [0; 3], "nothing of a batch is left");
     assert!(log.has_room(), "the journal takes what comes");
-    process.meter.db().pragma_update_and_check(None, "max_page_count", 1_000_000, |_| Ok(())).unwrap();
+    process.meter.db().set_pragma(None, "max_page_count", 1_000_000).unwrap();
     let again = Instant::now();
     while process.meter.round() != Round::Idle {
         assert!(again.elapsed() < Duration::from_secs(20), "room that is back is noticed in time");
@@ -509,7 +509,7 @@ fn the_writer_thread_stores_on_a_timer_when_asked_and_at_its_end() {
     let Process { journal, meter, db, .. } = Process::start(home.path());
     let count = || -> i64 {
         let sql = "SELECT coalesce(sum(exchanges), 0) FROM usage";
-        Connection::open(&db).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
+        Db::create(&db).unwrap().row(sql, (), |row| row.get(0)).unwrap()
     };
     let writer = Writer::start(writer_state(meter, home.path()), &Alarm::default()).unwrap();
     let mut log = journal.log().unwrap();
@@ -542,7 +542,7 @@ fn the_writer_thread_indexes_the_requests_that_it_stores() {
     let writer = Writer::start(writer_state(meter, home.path()), &Alarm::default()).unwrap();
     let runs = || {
         let sql = "SELECT count(*) FROM usage_requests";
-        Connection::open(&db).unwrap().query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
+        Db::create(&db).unwrap().row(sql, (), |row| row.get::<i64>(0)).unwrap()
     };
     let until = Instant::now() + Duration::from_secs(60);
     while runs() != 256 {
@@ -562,7 +562,7 @@ fn a_panic_of_the_writer_thread_raises_the_alarm() {
     let writer = Writer::start(writer_state(meter, home.path()), &alarm).unwrap();
     let handle = writer.handle();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let task = |_: &mut Connection| -> rusqlite::Result<()> { panic!("on purpose") };
+    let task = |_: &mut Db| -> DbResult<()> { panic!("on purpose") };
     runtime.block_on(handle.run_on_usage(task)).unwrap_err();
     ring.recv().unwrap();
     assert_eq!(alarm.cause(), Some("thread llmgw-writer ended: it panicked"));

@@ -17,7 +17,7 @@ struct Sql(&'static str, Touched);
 
 impl Command for Sql {
     fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
-        write.db.execute_batch(self.0)?;
+        write.db.batch(self.0)?;
         let audit = AuditEntry::done("test.sql", "test", self.0);
         Done::new(&json!({"sql": self.0}), audit, self.1)
     }
@@ -25,7 +25,7 @@ impl Command for Sql {
 
 struct Room {
     _folder: tempfile::TempDir,
-    db: Connection,
+    db: Db,
     keys: VaultKeys,
     publisher: Publisher,
     reader: SnapshotReader,
@@ -38,7 +38,7 @@ impl Room {
         let (out, reader) = channel();
         let (publisher, db) = started(&config, out);
         let keys = open_keys(&db, &Secret::new(crate::routing::publish::tests::KEY)).unwrap();
-        db.execute_batch("CREATE TABLE t (a INTEGER UNIQUE) STRICT").unwrap();
+        db.batch("CREATE TABLE t (a INTEGER UNIQUE) STRICT").unwrap();
         Self { _folder: folder, db, keys, publisher, reader }
     }
 
@@ -47,7 +47,7 @@ impl Room {
     }
 
     fn count(&self, sql: &str) -> i64 {
-        self.db.query_row(sql, [], |row| row.get(0)).unwrap()
+        self.db.row(sql, (), |row| row.get(0)).unwrap()
     }
 }
 

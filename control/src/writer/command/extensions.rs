@@ -5,6 +5,7 @@ use shared::secret::Secret;
 
 use super::{Command, CommandRefusal, Done, Write};
 use crate::db::audit::AuditEntry;
+use crate::db::engine::DbResult;
 use crate::db::extensions::{self, ExtensionRow};
 use crate::db::providers;
 use crate::routing::extension::probe::ProbeResult;
@@ -139,12 +140,12 @@ impl Command for RecordProbe {
     }
 }
 
-fn shown(write: &Write<'_>, row: &ExtensionRow) -> rusqlite::Result<ShownExtension> {
+fn shown(write: &Write<'_>, row: &ExtensionRow) -> DbResult<ShownExtension> {
     Ok(ShownExtension::of(row, used_by(write, &row.name)?))
 }
 
 /// Returns the ids of the provider instances of file and database that belong to the extension `name`.
-fn used_by(write: &Write<'_>, name: &str) -> rusqlite::Result<Vec<String>> {
+fn used_by(write: &Write<'_>, name: &str) -> DbResult<Vec<String>> {
     let of_file = write
         .file
         .providers

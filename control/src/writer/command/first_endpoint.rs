@@ -78,7 +78,7 @@ fn chats(model: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use rusqlite::Connection;
+    use crate::db::engine::Db;
     use shared::secret::Secret;
     use tokio::sync::oneshot;
 
@@ -105,7 +105,7 @@ mod tests {
     fn created(file: &str, found: &[Detected], times: usize) -> (Vec<String>, bool) {
         let folder = tempfile::tempdir().unwrap();
         let (out, _reader) = shared::snapshot::channel();
-        let (mut publisher, mut db): (_, Connection) = started(&config(folder.path(), file, &[]), out);
+        let (mut publisher, mut db): (_, Db) = started(&config(folder.path(), file, &[]), out);
         let keys = open_keys(&db, &Secret::new(KEY)).unwrap();
         let mut succeeded = false;
         for _ in 0..times {

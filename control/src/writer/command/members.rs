@@ -1,12 +1,12 @@
 //! Commands that change memberships. A project that has an owner always keeps at least one.
 
-use rusqlite::Connection;
 use serde::Serialize;
 use serde_json::json;
 use shared::error_kind::ErrorKind;
 
 use super::{Command, CommandRefusal, Done, Write, projects};
 use crate::db::audit::AuditEntry;
+use crate::db::engine::{Db, DbResult};
 use crate::db::members::{self, MemberRole, ProjectMember};
 use crate::db::names::{Labels, NameLabel, NamedKind};
 use crate::db::{keys, principals};
@@ -60,7 +60,7 @@ pub(crate) struct ShownMember {
 
 impl ShownMember {
     /// Adds the name to `member`.
-    pub(crate) fn of(db: &Connection, labels: &mut Labels, member: ProjectMember) -> rusqlite::Result<Self> {
+    pub(crate) fn of(db: &Db, labels: &mut Labels, member: ProjectMember) -> DbResult<Self> {
         let NameLabel { name, email } = labels.find(db, NamedKind::Principal, &member.principal)?;
         Ok(Self { member, principal_name: name, principal_email: email })
     }

@@ -40,7 +40,6 @@ mod tests;
 use std::fmt::Debug;
 
 use http::StatusCode;
-use rusqlite::{Connection, TransactionBehavior};
 use serde::Serialize;
 use shared::error_kind::ErrorKind;
 use shared::quota::Counters;
@@ -51,7 +50,8 @@ pub(crate) use refusal::{CommandRefusal, UNSEALED};
 use crate::common::actor::Actor;
 use crate::common::vault::{SealPlace, VaultKeys};
 use crate::db::audit::{self, AuditEntry};
-use crate::db::error::DbError;
+use crate::db::engine::{Db, DbResult};
+use crate::db::error::QueryError;
 use crate::db::idempotency::{self, StoredAnswer};
 use crate::routing::catalog::cache::CatalogCache;
 use crate::routing::config::{Environment, Routing};
@@ -98,7 +98,7 @@ pub(crate) trait Command: Debug + Send + 'static {
 #[derive(Debug)]
 pub(crate) struct Write<'a> {
     /// The savepoint of the write. Commands access it only through `db/` and `usage/`.
-    pub(crate) db: &'a Connection,
+    pub(crate) db: &'a Db,
     /// Seals and opens secrets.
     pub(crate) keys: &'a VaultKeys,
     /// The current providers and endpoints of the configuration file.
@@ -211,7 +211,7 @@ pub(crate) type QueuedWrite = (AdminWrite, oneshot::Sender<WriteOutcome>);
 /// Executes the queued writes in one commit and sends each outcome. A write that fails is rolled back alone. Returns
 /// the keys whose access was changed.
 pub(crate) fn execute(
-    db: &mut Connection,
+    db: &mut Db,
     keys: &VaultKeys,
     publisher: &mut Publisher,
     queued: Vec<QueuedWrite>,
@@ -228,7 +228,7 @@ pub(crate) fn execute(
         }
         Err(error) => {
             tracing::error!("a change could not be made: {error}");
-            let failed = || Err(CommandRefusal::Failed(DbError::of(&error)));
+            let failed = || Err(CommandRefusal::Failed(QueryError::of(&error)));
             (callers.iter().map(|_| failed()).collect(), TouchedAccess::Nothing)
         }
     };
@@ -258,12 +258,12 @@ pub(crate) type QueuedDryRun = (Box<dyn Command>, Actor, oneshot::Sender<Result<
 /// Applies a command, reads the snapshot that it would lead to, and rolls everything back. Nothing is audited or
 /// published.
 pub(crate) fn dry_run(
-    db: &mut Connection,
+    db: &mut Db,
     keys: &VaultKeys,
     publisher: &Publisher,
     (command, actor): (Box<dyn Command>, &Actor),
 ) -> Result<DryRun, CommandRefusal> {
-    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let tx = db.transaction()?;
     let write = Write::of(&tx, keys, publisher, actor);
     let Done { body, kept, touched, deleted, warning, .. } = command.apply(&write)?;
     let preview = Box::new(publisher.preview(&touched, &tx)?);
@@ -273,12 +273,12 @@ pub(crate) fn dry_run(
 
 /// Runs the writes in one transaction. Returns their outcomes, and what they touched together.
 fn commit(
-    db: &mut Connection,
+    db: &mut Db,
     keys: &VaultKeys,
     publisher: &Publisher,
     writes: Vec<AdminWrite>,
-) -> rusqlite::Result<(Vec<WriteOutcome>, Touched)> {
-    let mut tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+) -> DbResult<(Vec<WriteOutcome>, Touched)> {
+    let mut tx = db.transaction()?;
     let (mut outcomes, mut touched) = (Vec::with_capacity(writes.len()), Touched::NOTHING);
     for AdminWrite { command, actor, status, idempotency } in writes {
         let savepoint = tx.savepoint()?;
@@ -290,17 +290,17 @@ fn commit(
                 savepoint.commit()?;
                 Ok(answer)
             }
-            Err(CommandRefusal::Failed(DbError::Sql(error))) => {
+            Err(CommandRefusal::Failed(QueryError::Sql(error))) => {
                 // An error such as a full disk rolls back the whole transaction, so nothing can be continued.
-                if savepoint.is_autocommit() {
+                if !savepoint.is_in_transaction() {
                     return Err(error);
                 }
                 tracing::error!("a change could not be made: {error}");
-                savepoint.finish()?;
-                Err(CommandRefusal::Failed(DbError::of(&error)))
+                savepoint.rollback()?;
+                Err(CommandRefusal::Failed(QueryError::of(&error)))
             }
             Err(mut refusal) => {
-                savepoint.finish()?;
+                savepoint.rollback()?;
                 if let Some(entry) = refusal.take_audit() {
                     audit::append(&tx, keys, &actor, now_ms, &entry)?;
                 }
@@ -313,7 +313,7 @@ fn commit(
 }
 
 impl<'a> Write<'a> {
-    fn of(db: &'a Connection, keys: &'a VaultKeys, publisher: &'a Publisher, actor: &'a Actor) -> Self {
+    fn of(db: &'a Db, keys: &'a VaultKeys, publisher: &'a Publisher, actor: &'a Actor) -> Self {
         Self {
             db,
             keys,
@@ -355,7 +355,7 @@ impl Write<'_> {
         Ok((answer, touched))
     }
 
-    fn record(&self, entry: &AuditEntry) -> rusqlite::Result<()> {
+    fn record(&self, entry: &AuditEntry) -> DbResult<()> {
         audit::append(self.db, self.keys, self.actor, self.now_ms, entry)
     }
 }

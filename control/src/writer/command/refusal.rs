@@ -6,7 +6,8 @@ use shared::error_kind::ErrorKind;
 
 use crate::common::vault::{RandomError, SealError};
 use crate::db::audit;
-use crate::db::error::DbError;
+use crate::db::engine::DbError;
+use crate::db::error::QueryError;
 
 /// The reason why a command was refused; nothing has been changed.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub(crate) enum CommandRefusal {
         audit: Option<Box<audit::AuditEntry>>,
     },
     /// The database or the commit failed.
-    Failed(DbError),
+    Failed(QueryError),
     /// A secret could not be sealed or opened.
     Seal,
 }
@@ -88,14 +89,14 @@ impl CommandRefusal {
     }
 }
 
-impl From<rusqlite::Error> for CommandRefusal {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Failed(DbError::Sql(error))
+impl From<DbError> for CommandRefusal {
+    fn from(error: DbError) -> Self {
+        Self::Failed(QueryError::Sql(error))
     }
 }
 
-impl From<DbError> for CommandRefusal {
-    fn from(error: DbError) -> Self {
+impl From<QueryError> for CommandRefusal {
+    fn from(error: QueryError) -> Self {
         Self::Failed(error)
     }
 }

@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::net::IpAddr;
 
-use rusqlite::Connection;
 use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
 use shared::quota::Counters;
@@ -14,6 +13,7 @@ use crate::common::actor::{Actor, Who};
 use crate::common::change::{AllowlistEdit, FieldChange};
 use crate::common::vault::VaultKeys;
 use crate::db::audit;
+use crate::db::engine::{Db, Row};
 use crate::db::key_check::{make_keys, open_keys};
 use crate::db::members::MemberRole;
 use crate::db::migrate::migrate;
@@ -22,7 +22,7 @@ use crate::routing::config::{Environment, Routing};
 
 /// A database and a fixed clock.
 pub(super) struct Office {
-    pub(super) db: Connection,
+    pub(super) db: Db,
     pub(super) keys: VaultKeys,
     pub(super) now_ms: Cell<u64>,
     file: Routing,
@@ -34,8 +34,8 @@ pub(super) type No = (ErrorKind, String);
 
 impl Office {
     pub(super) fn open() -> Self {
-        let mut db = Connection::open_in_memory().unwrap();
-        db.pragma_update(None, "foreign_keys", true).unwrap();
+        let mut db = Db::in_memory().unwrap();
+        db.set_pragma(None, "foreign_keys", true).unwrap();
         migrate(&mut db).unwrap();
         let key = Secret::new([4; 32]);
         make_keys(&db, &key).unwrap();
@@ -58,7 +58,7 @@ impl Office {
         let catalog = &CatalogCache::default();
         let counters = &Counters::default();
         let write = Write { db, keys, file, environment, catalog, counters, actor: &actor, now_ms };
-        let changes = self.db.unchecked_transaction().unwrap();
+        let changes = self.db.read_transaction().unwrap();
         match Box::new(command).apply(&write) {
             Ok(done) => {
                 audit::append(&changes, &self.keys, &actor, now_ms, done.audit.as_ref().unwrap()).unwrap();
@@ -80,10 +80,10 @@ impl Office {
 
     /// Returns the last `count` audit records: actor, action, object and outcome.
     pub(super) fn audit(&self, count: usize) -> Vec<[String; 4]> {
-        let sql = "SELECT actor, action, object_id, outcome FROM audit ORDER BY id DESC LIMIT ?";
+        let sql = "SELECT actor, action, object_id, outcome FROM audit ORDER BY id DESC LIMIT :rows";
         let mut statement = self.db.prepare(sql).unwrap();
-        let row = |row: &rusqlite::Row<'_>| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]);
-        statement.query_map([count], row).unwrap().collect::<Result<_, _>>().unwrap()
+        let row = |row: Row<'_>| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]);
+        statement.rows([count], row).unwrap()
     }
 
     pub(super) fn principal(&self, name: &str) -> String {

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rusqlite::Connection;
 use serde::Serialize;
 use shared::answer_head::AnswerHead;
 use shared::id::{ModelId, ProviderId};
@@ -17,6 +16,7 @@ use super::history::{Priced, StandingPrices};
 use super::listing::ListedModel;
 use super::prices::{ListedFacts, PriceList};
 use crate::common::model_facts::Facts;
+use crate::db::engine::{Db, DbResult};
 use crate::db::overrides::{self, Override};
 use crate::routing::config::{Endpoint, Provider};
 
@@ -87,7 +87,7 @@ struct Overriding {
 
 impl Merger {
     /// Creates a merger with the overrides in force at `now_ms`.
-    pub(crate) fn new(cache: &Arc<CatalogCache>, db: &Connection, now_ms: u64) -> rusqlite::Result<Self> {
+    pub(crate) fn new(cache: &Arc<CatalogCache>, db: &Db, now_ms: u64) -> DbResult<Self> {
         let overrides = Overrides::at(now_ms, overrides::all(db)?);
         Ok(Self {
             cache: Arc::clone(cache),

@@ -24,7 +24,7 @@ providers:
 
 struct Setting {
     cache: Arc<CatalogCache>,
-    db: Connection,
+    db: Db,
     providers: Vec<Arc<Provider>>,
 }
 
@@ -43,7 +43,7 @@ impl Setting {
         ];
         let variables = pairs.map(|(name, value)| (name.into(), value.into()));
         let config = load(&Arc::new(Environment::read(variables))).unwrap().config;
-        let mut db = Connection::open_in_memory().unwrap();
+        let mut db = Db::in_memory().unwrap();
         migrate(&mut db).unwrap();
         Self { cache: Arc::default(), db, providers: config.routing.providers }
     }

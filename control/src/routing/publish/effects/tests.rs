@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use rusqlite::Connection;
 use shared::snapshot::channel;
 
 use super::super::preview::ChangePreview;
 use super::super::tests::{config, started};
 use super::super::*;
+use crate::db::engine::Db;
 
 const YAML: &str = "
 providers:
@@ -15,15 +15,15 @@ providers:
 ";
 
 /// Adds the project `blue` with this number of keys, and publishes them.
-fn with_keys(publisher: &mut Publisher, db: &Connection, count: u32) {
+fn with_keys(publisher: &mut Publisher, db: &Db, count: u32) {
     db.execute(
         "INSERT INTO projects (id, name, disabled, version, created_at_ms, updated_at_ms) \
          VALUES ('blue', 'blue', 0, 1, 1, 1)",
-        [],
+        (),
     )
     .unwrap();
     db.execute(
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :before)
          INSERT INTO keys (id, name, project, hash, prefix, state, family, version, created_at_ms, updated_at_ms)
          SELECT printf('k%06d', i), 'k', 'blue', randomblob(32), '', 'active', 'k' || i, 1, 1, 1 FROM n",
         [count],
@@ -33,12 +33,12 @@ fn with_keys(publisher: &mut Publisher, db: &Connection, count: u32) {
 }
 
 /// Returns the preview of an endpoint that takes the name of the provider's model.
-fn preview(publisher: &Publisher, db: &mut Connection) -> ChangePreview {
+fn preview(publisher: &Publisher, db: &mut Db) -> ChangePreview {
     let tx = db.transaction().unwrap();
     tx.execute(
         "INSERT INTO endpoints (name, failover, version, created_at_ms, updated_at_ms) \
          VALUES ('line', '[{\"provider\": \"a\", \"model\": \"m\"}]', 1, 1, 1)",
-        [],
+        (),
     )
     .unwrap();
     publisher.preview(&Touched::ROUTING, &tx).unwrap()
@@ -68,11 +68,11 @@ fn a_group_of_too_many_keys_is_read_in_part() {
     let (mut publisher, mut db) = started(&config, channel().0);
     with_keys(&mut publisher, &db, 2_001);
     let tx = db.transaction().unwrap();
-    tx.execute("UPDATE projects SET disabled = 1", []).unwrap();
+    tx.execute("UPDATE projects SET disabled = 1", ()).unwrap();
     let effects = |preview: ChangePreview| preview.effects(Instant::now() + Duration::from_secs(600));
     let cut = effects(publisher.preview(&Touched::project("blue"), &tx).unwrap());
     assert_eq!((cut.keys_losing, cut.complete), (2_000, false));
-    tx.execute("DELETE FROM keys WHERE id = 'k000001'", []).unwrap();
+    tx.execute("DELETE FROM keys WHERE id = 'k000001'", ()).unwrap();
     let whole = effects(publisher.preview(&Touched::project("blue"), &tx).unwrap());
     assert_eq!((whole.keys_losing, whole.complete), (2_000, true));
 }

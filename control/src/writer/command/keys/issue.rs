@@ -14,6 +14,7 @@ use super::{refuse_others, replay};
 use crate::common::change::AllowlistEdit;
 use crate::common::vault::random;
 use crate::db::audit::AuditEntry;
+use crate::db::engine::DbResult;
 use crate::db::ids::new_id;
 use crate::db::keys::{self, KeyState, StoredKey};
 use crate::db::names::Labels;
@@ -100,7 +101,7 @@ impl Command for IssueKey {
         let touched = Touched::new_key(&key.id);
         let mut labels = Labels::default();
         let standing = |row| QuotaStanding::of(write.db, &mut labels, write.counters, row);
-        issued.limits = rows.into_iter().map(standing).collect::<rusqlite::Result<_>>()?;
+        issued.limits = rows.into_iter().map(standing).collect::<DbResult<_>>()?;
         Done::new(&issued, audit, touched)?.version(1).kept(&replay::kept(&issued))
     }
 

@@ -1,8 +1,8 @@
 //! A key as the API shows it in answers of reads and of writes.
 
-use rusqlite::Connection;
 use serde::Serialize;
 
+use crate::db::engine::{Db, DbResult};
 use crate::db::keys::StoredKey;
 use crate::db::names::{Labels, NamedKind};
 
@@ -21,7 +21,7 @@ pub(crate) struct ShownKey {
 
 impl ShownKey {
     /// Adds the names to `key`.
-    pub(crate) fn of(db: &Connection, labels: &mut Labels, key: StoredKey) -> rusqlite::Result<Self> {
+    pub(crate) fn of(db: &Db, labels: &mut Labels, key: StoredKey) -> DbResult<Self> {
         let project_name = labels.find(db, NamedKind::Project, &key.project)?.name;
         let human = key.acts_as.as_deref().map(|id| labels.find(db, NamedKind::Principal, id)).transpose()?;
         Ok(Self { key, project_name, acts_as_name: human.and_then(|human| human.name) })

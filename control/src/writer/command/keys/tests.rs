@@ -186,20 +186,13 @@ fn a_key_is_shown_once_and_only_its_hash_and_a_sealed_copy_are_kept() {
     let (hash, sealed): ([u8; 32], Vec<u8>) = keyring
         .office
         .db
-        .query_row("SELECT hash, sealed FROM keys", [], |row| Ok((row.get(0)?, row.get(1)?)))
+        .row("SELECT hash, sealed FROM keys", (), |row| Ok((row.get(0)?, row.get(1)?)))
         .unwrap();
     let hasher = KeyHasher::new(&keyring.office.keys.key_hash_key);
     assert_eq!(hash, hasher.hash(plain.as_bytes()).0);
     assert!(!sealed.windows(8).any(|part| part == &plain.as_bytes()[12..20]));
-    let details: Vec<String> = keyring
-        .office
-        .db
-        .prepare("SELECT detail FROM audit")
-        .unwrap()
-        .query_map([], |row| row.get(0))
-        .unwrap()
-        .collect::<Result<_, _>>()
-        .unwrap();
+    let details: Vec<String> =
+        keyring.office.db.rows("SELECT detail FROM audit", (), |row| row.get(0)).unwrap();
     assert!(details.iter().all(|detail| !detail.contains(&plain[..16])), "{details:?}");
     assert_eq!(keyring.follow(&id(&issued), KeyOperation::Reveal).unwrap()["key"], plain);
     assert_ne!(keyring.issue()["key"], plain);
@@ -224,7 +217,7 @@ fn a_key_is_revealed_to_administrators_and_its_human_with_an_audit_row() {
     }
     keyring.office.run(Reveal { id: "key_none".into() }).unwrap_err();
     assert_eq!(keyring.office.audit(1)[0][2..], ["key_none", "refused"]);
-    keyring.office.db.execute("UPDATE keys SET sealed = x'01'", []).unwrap();
+    keyring.office.db.execute("UPDATE keys SET sealed = x'01'", ()).unwrap();
     let broken = keyring.follow(&key, KeyOperation::Reveal).unwrap_err();
     assert_eq!(broken.0, ErrorKind::Internal);
     assert_eq!(keyring.office.audit(1)[0][1..], ["key.reveal", key.as_str(), "refused"]);

@@ -9,6 +9,7 @@ pub(crate) use self::standing::QuotaStanding;
 use super::endpoints::{check_model, exists as endpoint_exists};
 use super::{Command, CommandRefusal, Done, Write};
 use crate::db::audit::AuditEntry;
+use crate::db::engine::DbResult;
 use crate::db::ids::new_id;
 use crate::db::names::Labels;
 use crate::db::quotas::{self, Counted, Enforcement, KeyLimit, Of, QuotaRow};
@@ -103,7 +104,7 @@ impl Command for DeleteQuota {
     }
 }
 
-fn standing(write: &Write<'_>, row: QuotaRow) -> rusqlite::Result<QuotaStanding> {
+fn standing(write: &Write<'_>, row: QuotaRow) -> DbResult<QuotaStanding> {
     QuotaStanding::of(write.db, &mut Labels::default(), write.counters, row)
 }
 

@@ -1,10 +1,10 @@
 //! A limit as the API shows it in answers of reads and of writes.
 
-use rusqlite::Connection;
 use serde::Serialize;
 use shared::clock::unix_ms;
 use shared::quota::{Counters, Metric, Period, Reading, Subject};
 
+use crate::db::engine::{Db, DbResult};
 use crate::db::names::{Labels, NamedKind};
 use crate::db::quotas::{self, Enforcement, Of, QuotaRow};
 use crate::routing::publish::EffectWarning;
@@ -61,7 +61,7 @@ pub(crate) struct NamedSubject {
 }
 
 impl NamedSubject {
-    fn of(db: &Connection, labels: &mut Labels, subject: &Of) -> rusqlite::Result<Self> {
+    fn of(db: &Db, labels: &mut Labels, subject: &Of) -> DbResult<Self> {
         let Of { kind, id } = subject.clone();
         let named = match kind {
             Subject::Key => Some(NamedKind::Key),
@@ -79,12 +79,7 @@ impl NamedSubject {
 
 impl QuotaStanding {
     /// Adds the names and the use to `row`.
-    pub(crate) fn of(
-        db: &Connection,
-        labels: &mut Labels,
-        counters: &Counters,
-        row: QuotaRow,
-    ) -> rusqlite::Result<Self> {
+    pub(crate) fn of(db: &Db, labels: &mut Labels, counters: &Counters, row: QuotaRow) -> DbResult<Self> {
         let subject = NamedSubject::of(db, labels, &row.counted.subject)?;
         let now_ms = unix_ms();
         let reading = match counters.get(&row.id) {
@@ -147,7 +142,7 @@ impl QuotaStanding {
 }
 
 /// Returns the use of a limit whose counter does not exist yet: it is created when the limit is published.
-fn stored(db: &Connection, row: &QuotaRow, now_ms: u64) -> rusqlite::Result<Reading> {
+fn stored(db: &Db, row: &QuotaRow, now_ms: u64) -> DbResult<Reading> {
     let Some((start_ms, end_ms)) = row.period.and_then(|period| period.window(now_ms)) else {
         return Ok(Reading::default());
     };

@@ -89,7 +89,7 @@ impl Desk {
     /// Returns the `before` field of the last audit record.
     fn before(&self) -> Value {
         let sql = "SELECT detail FROM audit ORDER BY id DESC LIMIT 1";
-        let detail: String = self.office.db.query_row(sql, [], |row| row.get(0)).unwrap();
+        let detail: String = self.office.db.row(sql, (), |row| row.get(0)).unwrap();
         serde_json::from_str::<Value>(&detail).unwrap()["before"].take()
     }
 
@@ -101,7 +101,7 @@ impl Desk {
                 "INSERT INTO {table} (hour, project, key, principal, provider, model, endpoint, operation, outcome, \
                  requests, unpriced, cost_nano_usd, input_tokens, cache_read_tokens, cache_write_tokens, \
                  output_tokens, reasoning_tokens, duration_us, first_content_us, first_contents) VALUES \
-                 (?, ?, ?, '', 'p', 'm', '', 'o', 'completed', 1, 0, 0, 1, 0, 0, 1, 0, 1, 1, 1)"
+                 (:hour, :project, :key, '', 'p', 'm', '', 'o', 'completed', 1, 0, 0, 1, 0, 0, 1, 0, 1, 1, 1)"
             );
             self.office.db.execute(&sql, (hour, &self.project, key)).unwrap();
         }
@@ -161,8 +161,7 @@ fn deleting_the_last_key_of_a_family_deletes_and_audits_its_limits() {
     assert_eq!(ids(&desk.before()["quotas"]), [id(&quota)]);
     assert_eq!(desk.before()["key"]["id"], second);
     assert!(desk.listed(&second).is_empty());
-    let former: i64 =
-        desk.office.db.query_row("SELECT count(*) FROM former_keys", [], |row| row.get(0)).unwrap();
+    let former: i64 = desk.office.db.row("SELECT count(*) FROM former_keys", (), |row| row.get(0)).unwrap();
     assert_eq!(former, 0, "nothing is left of the family");
 }
 

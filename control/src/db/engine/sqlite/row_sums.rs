@@ -8,15 +8,20 @@
 use records::digest::long_digest;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, TransactionBehavior};
+
+use super::session::Db;
+use crate::db::engine::DbResult;
 
 /// Computes the sums of a schema that has none, and updates them from now on with each change by this connection.
-pub(crate) fn keep(db: &mut Connection, schema: &str) -> rusqlite::Result<()> {
+pub(crate) fn keep(db: &mut Db, schema: &str) -> DbResult<()> {
     let Some(sums) = sums_of(db, schema)? else { return Ok(()) };
-    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let tx = db.transaction()?;
     if known(&tx, schema)?.is_empty() {
         for (name, sum) in computed(&tx, schema, &[])? {
-            tx.execute(&format!("INSERT INTO {schema}.{sums} (name, sum) VALUES (?, ?)"), (name, sum))?;
+            tx.execute(
+                &format!("INSERT INTO {schema}.{sums} (name, sum) VALUES (:name, :sum)"),
+                (name, sum),
+            )?;
         }
     }
     tx.commit()?;
@@ -24,15 +29,15 @@ pub(crate) fn keep(db: &mut Connection, schema: &str) -> rusqlite::Result<()> {
 }
 
 /// Deletes the sums of a schema whose tables are about to be created or moved.
-pub(crate) fn forget(db: &Connection, schema: &str) -> rusqlite::Result<()> {
+pub(crate) fn forget(db: &Db, schema: &str) -> DbResult<()> {
     match sums_of(db, schema)? {
-        Some(sums) => db.execute(&format!("DELETE FROM {schema}.{sums}"), []).map(drop),
+        Some(sums) => db.execute(&format!("DELETE FROM {schema}.{sums}"), ()).map(drop),
         None => Ok(()),
     }
 }
 
 /// Returns the first table whose rows differ from those that the gateway wrote. Tables in `skipped` are not read.
-pub(crate) fn changed(db: &Connection, schema: &str, skipped: &[&str]) -> rusqlite::Result<Option<String>> {
+pub(crate) fn changed(db: &Db, schema: &str, skipped: &[&str]) -> DbResult<Option<String>> {
     let known = known(db, schema)?;
     if known.is_empty() {
         return Ok(None);
@@ -48,16 +53,16 @@ pub(crate) fn changed(db: &Connection, schema: &str, skipped: &[&str]) -> rusqli
 type TableSum = (String, i64);
 
 /// Returns the stored sums; empty if the schema is of an earlier release.
-fn known(db: &Connection, schema: &str) -> rusqlite::Result<Vec<TableSum>> {
+fn known(db: &Db, schema: &str) -> DbResult<Vec<TableSum>> {
     let Some(sums) = sums_of(db, schema)? else { return Ok(Vec::new()) };
-    let mut statement = db.prepare(&format!("SELECT name, sum FROM {schema}.{sums}"))?;
-    statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+    let sql = format!("SELECT name, sum FROM {schema}.{sums}");
+    db.rows(&sql, (), |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// Computes the sums of all tables except those in `skipped`, of the schema (`sqlite_schema`), and of the version.
-fn computed(db: &Connection, schema: &str, skipped: &[&str]) -> rusqlite::Result<Vec<TableSum>> {
+fn computed(db: &Db, schema: &str, skipped: &[&str]) -> DbResult<Vec<TableSum>> {
     let mut sums = vec![
-        (VERSION.to_owned(), db.pragma_query_value(Some(schema), VERSION, |row| row.get(0))?),
+        (VERSION.to_owned(), db.pragma(Some(schema), VERSION)?),
         (SCHEMA_TABLE.to_owned(), sum(db, &format!("SELECT type, name, sql FROM {schema}.{SCHEMA_TABLE}"))?),
     ];
     for name in tables(db, schema)? {
@@ -70,8 +75,8 @@ fn computed(db: &Connection, schema: &str, skipped: &[&str]) -> rusqlite::Result
 }
 
 /// Returns the sum of the digests of the rows that a statement selects.
-fn sum(db: &Connection, sql: &str) -> rusqlite::Result<i64> {
-    let mut statement = db.prepare(sql)?;
+fn sum(db: &Db, sql: &str) -> DbResult<i64> {
+    let mut statement = db.0.prepare(sql)?;
     let columns = statement.column_count();
     let mut rows = statement.query([])?;
     let mut sum = 0_i64;
@@ -97,17 +102,22 @@ fn digest<'a>(values: impl Iterator<Item = rusqlite::Result<ValueRef<'a>>>) -> r
 }
 
 /// Creates the triggers of each table that has none.
-fn watch(db: &Connection, schema: &str, sums: &str) -> rusqlite::Result<()> {
+fn watch(db: &Db, schema: &str, sums: &str) -> DbResult<()> {
     // Without this, REPLACE would delete rows without firing the delete trigger.
-    db.pragma_update(None, "recursive_triggers", true)?;
+    db.set_pragma(None, "recursive_triggers", true)?;
     for (name, sign) in [(PLUS, 1_i64), (MINUS, -1)] {
-        db.create_scalar_function(name, -1, FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS, {
-            move |context| {
-                let sum: i64 = context.get(0)?;
-                let row = digest((1..context.len()).map(|at| Ok(context.get_raw(at))))?;
-                Ok(sum.wrapping_add(row.wrapping_mul(sign)))
-            }
-        })?;
+        db.0.create_scalar_function(
+            name,
+            -1,
+            FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS,
+            {
+                move |context| {
+                    let sum: i64 = context.get(0)?;
+                    let row = digest((1..context.len()).map(|at| Ok(context.get_raw(at))))?;
+                    Ok(sum.wrapping_add(row.wrapping_mul(sign)))
+                }
+            },
+        )?;
     }
     for table in tables(db, schema)? {
         let (new, old) = (columns(db, schema, &table, "NEW.")?, columns(db, schema, &table, "OLD.")?);
@@ -116,7 +126,7 @@ fn watch(db: &Connection, schema: &str, sums: &str) -> rusqlite::Result<()> {
             ("DELETE", format!("{MINUS}(sum, {old})")),
             ("UPDATE", format!("{PLUS}({MINUS}(sum, {old}), {new})")),
         ] {
-            db.execute_batch(&format!(
+            db.batch(&format!(
                 "CREATE TEMP TRIGGER IF NOT EXISTS {schema}_{table}_{event} AFTER {event} ON {schema}.{table} \
                  BEGIN UPDATE {sums} SET sum = {sum} WHERE name = '{table}'; END"
             ))?;
@@ -126,26 +136,27 @@ fn watch(db: &Connection, schema: &str, sums: &str) -> rusqlite::Result<()> {
 }
 
 /// Returns the tables of a schema, except those of sums.
-fn tables(db: &Connection, schema: &str) -> rusqlite::Result<Vec<String>> {
-    let mut statement = db.prepare(&format!(
+fn tables(db: &Db, schema: &str) -> DbResult<Vec<String>> {
+    let sql = format!(
         "SELECT name FROM {schema}.{SCHEMA_TABLE} WHERE type = 'table' AND name NOT LIKE 'sqlite_%' \
          AND name NOT IN ('{MAIN_SUMS}', '{USAGE_SUMS}') ORDER BY name"
-    ))?;
-    statement.query_map([], |row| row.get(0))?.collect()
+    );
+    db.rows(&sql, (), |row| row.get(0))
 }
 
 /// Returns the columns of a table as an SQL list, each prefixed with `prefix`.
-fn columns(db: &Connection, schema: &str, table: &str, prefix: &str) -> rusqlite::Result<String> {
-    let mut statement = db.prepare("SELECT name FROM pragma_table_info(?, ?)")?;
-    let columns = statement
-        .query_map([table, schema], |row| Ok(format!("{prefix}\"{}\"", row.get::<_, String>(0)?)))?;
-    Ok(columns.collect::<rusqlite::Result<Vec<_>>>()?.join(", "))
+fn columns(db: &Db, schema: &str, table: &str, prefix: &str) -> DbResult<String> {
+    let columns: Vec<String> =
+        db.rows("SELECT name FROM pragma_table_info(:table, :schema)", [table, schema], |row| {
+            Ok(format!("{prefix}\"{}\"", row.get::<&str>(0)?))
+        })?;
+    Ok(columns.join(", "))
 }
 
 /// Returns the table of sums, if the schema has one. Triggers refer to it by its unqualified name, so `usage.db` uses
 /// another name than `gateway.db`, which may contain both.
-fn sums_of(db: &Connection, schema: &str) -> rusqlite::Result<Option<&'static str>> {
-    let mut statement = db.prepare(&format!("SELECT 1 FROM {schema}.{SCHEMA_TABLE} WHERE name = ?"))?;
+fn sums_of(db: &Db, schema: &str) -> DbResult<Option<&'static str>> {
+    let mut statement = db.prepare(&format!("SELECT 1 FROM {schema}.{SCHEMA_TABLE} WHERE name = :name"))?;
     for sums in [MAIN_SUMS, USAGE_SUMS] {
         if statement.exists([sums])? {
             return Ok(Some(sums));
@@ -177,19 +188,19 @@ mod tests {
     use crate::db::relocate::settle;
     use crate::usage::tests::{Process, event};
 
-    const PROJECT: &str = "INSERT INTO projects VALUES (?1, ?1, 0, NULL, NULL, NULL, 1, 0, 0, NULL)";
+    const PROJECT: &str = "INSERT INTO projects VALUES (:id, :id, 0, NULL, NULL, NULL, 1, 0, 0, NULL)";
     const KEY: &str = "INSERT INTO keys (id, name, project, hash, prefix, state, version, created_at_ms, updated_at_ms) \
-        VALUES (?1, 'k', ?2, CAST(?1 AS BLOB), 'p', 'active', 1, 0, 0)";
+        VALUES (:id, 'k', :project, CAST(:id AS BLOB), 'p', 'active', 1, 0, 0)";
     const QUOTA: &str = "INSERT INTO quotas (id, kind, subject, metric, period, amount, hard, version, created_at_ms, \
         updated_at_ms) VALUES ('q', 'project', 'a', 'requests', 'total', 9, 1, 1, 0, 0)";
-    const MARK: &str = "REPLACE INTO usage_journal (origin, number, bytes) VALUES (1, 1, ?)";
+    const MARK: &str = "REPLACE INTO usage_journal (origin, number, bytes) VALUES (1, 1, :bytes)";
 
     fn opened(dir: &Path) -> Result<Opened, OpenError> {
         open(dir, &Secret::new([1; 32]))
     }
 
     /// Makes changes of every kind.
-    fn change(db: &mut Connection) {
+    fn change(db: &mut Db) {
         let tx = db.transaction().unwrap();
         for project in ["a", "b"] {
             tx.execute(PROJECT, [project]).unwrap();
@@ -199,13 +210,13 @@ mod tests {
             tx.execute(MARK, [bytes]).unwrap();
         }
         tx.commit().unwrap();
-        db.execute("UPDATE projects SET name = name || id", []).unwrap();
-        db.execute(QUOTA, []).unwrap();
-        db.execute("INSERT INTO quota_used (quota, window_start_ms, used) VALUES ('q', 0, 5)", []).unwrap();
-        db.execute("DELETE FROM quotas", []).unwrap();
-        db.execute("DELETE FROM keys WHERE project = 'a'", []).unwrap();
+        db.execute("UPDATE projects SET name = name || id", ()).unwrap();
+        db.execute(QUOTA, ()).unwrap();
+        db.execute("INSERT INTO quota_used (quota, window_start_ms, used) VALUES ('q', 0, 5)", ()).unwrap();
+        db.execute("DELETE FROM quotas", ()).unwrap();
+        db.execute("DELETE FROM keys WHERE project = 'a'", ()).unwrap();
         let tx = db.transaction().unwrap();
-        tx.execute("DELETE FROM usage_journal", []).unwrap();
+        tx.execute("DELETE FROM usage_journal", ()).unwrap();
         tx.rollback().unwrap();
     }
 
@@ -217,7 +228,7 @@ mod tests {
         change(&mut writer);
         assert_ne!(known(&writer, MAIN).unwrap(), before);
         assert_eq!(changed(&writer, MAIN, &[]).unwrap(), None);
-        let used: i64 = writer.query_row("SELECT count(*) FROM quota_used", [], |row| row.get(0)).unwrap();
+        let used: i64 = writer.row("SELECT count(*) FROM quota_used", (), |row| row.get(0)).unwrap();
         assert_eq!(used, 0, "it went with its quota");
     }
 
@@ -236,13 +247,13 @@ mod tests {
             ("sqlite_schema", "CREATE INDEX more ON projects (name)"),
         ] {
             let whole = std::fs::read(&path).unwrap();
-            Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+            Db::create(&path).unwrap().batch(sql).unwrap();
             let refused = opened(dir.path()).err().map(|error| error.to_string()).unwrap_or_default();
             let named = if table == "row_sums" { "quotas" } else { table };
             assert!(refused.contains("gateway.db") && refused.contains(named), "{sql}: {refused}");
             std::fs::write(&path, whole).unwrap();
         }
-        Connection::open(&path).unwrap().execute_batch("DELETE FROM quotas; DELETE FROM row_sums").unwrap();
+        Db::create(&path).unwrap().batch("DELETE FROM quotas; DELETE FROM row_sums").unwrap();
         let writer = opened(dir.path()).unwrap().writer;
         assert!(!known(&writer, MAIN).unwrap().is_empty(), "without any, they are made of what is there");
     }
@@ -285,16 +296,14 @@ mod tests {
                 process.settle();
                 storing += began.elapsed();
             }
-            let db = Connection::open(home.path().join("test.db")).unwrap();
+            let db = Db::create(home.path().join("test.db")).unwrap();
             let bytes: i64 = db
-                .query_row(
-                    "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
-                    [],
-                    |row| row.get(0),
-                )
+                .row("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size", (), |row| {
+                    row.get(0)
+                })
                 .unwrap();
             let began = Instant::now();
-            let ok: String = db.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)).unwrap();
+            let ok: String = db.row("PRAGMA integrity_check(1)", (), |row| row.get(0)).unwrap();
             let integrity = began.elapsed();
             let began = Instant::now();
             assert_eq!((ok.as_str(), changed(&db, MAIN, &[]).unwrap()), ("ok", None));
@@ -306,7 +315,7 @@ mod tests {
         }
     }
 
-    fn projects(db: &Connection) -> i64 {
-        db.query_row("SELECT count(*) FROM projects", [], |row| row.get(0)).unwrap()
+    fn projects(db: &Db) -> i64 {
+        db.row("SELECT count(*) FROM projects", (), |row| row.get(0)).unwrap()
     }
 }

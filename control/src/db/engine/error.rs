@@ -1,0 +1,67 @@
+//! Errors of a database engine.
+
+use std::fmt;
+
+/// The result of a statement.
+pub(crate) type DbResult<T> = Result<T, DbError>;
+
+/// An error that a statement returned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DbError {
+    kind: DbErrorKind,
+    text: String,
+}
+
+/// What a caller can do something about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DbErrorKind {
+    /// A statement that must find a row found none.
+    NoRow,
+    /// A value has another type or form than its reader expects, or cannot be stored.
+    BadValue,
+    /// The engine refuses the row: a constraint, a type, or a size.
+    BadRow,
+    /// The statement ran longer than it may.
+    TooSlow,
+    /// Another process has locked the database.
+    Busy,
+    /// The disk is full.
+    DiskFull,
+    /// The database is damaged, or is none.
+    Damaged,
+    /// Anything else.
+    Other,
+}
+
+impl DbError {
+    pub(crate) fn new(kind: DbErrorKind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into() }
+    }
+
+    /// The error of a value that cannot be stored, or cannot be read.
+    pub(crate) fn bad_value(reason: impl fmt::Display) -> Self {
+        Self::new(DbErrorKind::BadValue, reason.to_string())
+    }
+
+    /// The error of a statement that had to find a row, or to change one.
+    pub(crate) fn no_row() -> Self {
+        Self::new(DbErrorKind::NoRow, "the statement found no row")
+    }
+
+    /// The error of a statement that takes too long.
+    pub(crate) fn too_slow() -> Self {
+        Self::new(DbErrorKind::TooSlow, "the statement took too long")
+    }
+
+    pub(crate) fn kind(&self) -> DbErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for DbError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for DbError {}

@@ -1,0 +1,6 @@
+//! SQLite. Only this folder names `rusqlite`.
+
+pub(crate) mod connect;
+mod convert;
+pub(crate) mod row_sums;
+pub(crate) mod session;
