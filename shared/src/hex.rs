@@ -1,10 +1,18 @@
-//! Lower-case hexadecimal digits in a buffer, for what each request needs: a formatted number costs several times as much.
+//! Lower-case hexadecimal digits. What each request needs is written into a buffer: a formatted number costs several times as
+//! much.
 
 /// Writes the two digits of each byte to the begin of `text`, as far as it has room.
 pub fn write(bytes: &[u8], text: &mut [u8]) {
     for (byte, pair) in bytes.iter().zip(text.as_chunks_mut::<2>().0) {
         *pair = PAIRS.get(usize::from(*byte)).copied().unwrap_or_default();
     }
+}
+
+/// Returns the two digits of each byte.
+pub fn encode(bytes: &[u8]) -> String {
+    let mut text = vec![0; 2 * bytes.len()];
+    write(bytes, &mut text);
+    text.into_iter().map(char::from).collect()
 }
 
 /// The two digits of each byte value.

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use ring::digest::{Context, SHA256};
 use rustix::fs::statvfs;
 use serde::{Deserialize, Serialize};
+use shared::hex;
 
 use super::error::OpenError;
 use super::files::USAGE;
@@ -194,8 +195,7 @@ fn pass(mut from: File, to: &mut impl io::Write) -> io::Result<(u64, String)> {
         let read = from.read(&mut buffer)?;
         let piece = buffer.split_at(read).0;
         if piece.is_empty() {
-            let hex = context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-            return Ok((bytes, hex));
+            return Ok((bytes, hex::encode(context.finish().as_ref())));
         }
         context.update(piece);
         bytes += read as u64;

@@ -6,6 +6,7 @@ use ring::digest::{SHA256, digest};
 
 use super::Prices;
 use super::form::fields;
+use crate::hex;
 use crate::usage::Class;
 
 impl Prices {
@@ -26,7 +27,7 @@ impl Prices {
             let more = format!("{:?}{:?}{:?}", self.tiers, self.base.above, self.base.pictures);
             let digest = digest(&SHA256, more.as_bytes());
             label.push_str(" more ");
-            digest.as_ref().iter().take(4).for_each(|byte| label.push_str(&format!("{byte:02x}")));
+            label.push_str(&hex::encode(digest.as_ref().get(..4).unwrap_or_default()));
         }
         label.into()
     }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use ring::digest::{Context, SHA256, digest};
 use ring::hmac;
 
+use crate::hex;
 use crate::secret::Secret;
 
 /// Signs the requests of one provider instance.
@@ -68,9 +69,9 @@ impl Signer {
         .collect();
         let names = headers.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
         let canonical = canonical(request, body_sha256, &headers, &names);
-        let hash = hex(digest(&SHA256, canonical.as_bytes()).as_ref());
+        let hash = hex::encode(digest(&SHA256, canonical.as_bytes()).as_ref());
         let to_sign = format!("AWS4-HMAC-SHA256\n{moment}\n{scope}\n{hash}");
-        let signature = hex(&self.key(day, &to_sign));
+        let signature = hex::encode(&self.key(day, &to_sign));
         let authorization = format!(
             "AWS4-HMAC-SHA256 Credential={}/{scope}, SignedHeaders={names}, Signature={signature}",
             self.access_key_id
@@ -113,7 +114,7 @@ fn canonical(request: &Signable<'_>, body_sha256: &[u8], headers: &[(&str, &str)
     for (name, value) in headers {
         text.push_str(&format!("{name}:{value}\n"));
     }
-    text.push_str(&format!("\n{names}\n{}", hex(body_sha256)));
+    text.push_str(&format!("\n{names}\n{}", hex::encode(body_sha256)));
     text
 }
 
@@ -142,10 +143,6 @@ fn query(path: &PathAndQuery) -> String {
         .collect();
     pairs.sort();
     pairs.join("&")
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Formats a time as `20261121T000000Z`.

@@ -2,13 +2,13 @@
 //! hashes, so that a leak of this table grants no access.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::{digest, hmac};
+use shared::hex;
 use shared::id::PrincipalId;
 use shared::key_hash::KeyHash;
 use shared::secret::Secret;
@@ -173,11 +173,9 @@ fn close_stalest(table: &mut HashMap<SessionName, OpenSession>, holder: &Session
 
 /// Returns the session's name in the audit; the id cannot be derived from it.
 pub(super) fn public_name(id: &str) -> String {
-    name_of(id).iter().take(8).fold("ses_".to_owned(), |mut text, byte| {
-        // Writing into a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    let name = name_of(id);
+    let (start, _) = name.split_at(8);
+    format!("ses_{}", hex::encode(start))
 }
 
 pub(super) fn name_of(id: &str) -> SessionName {

@@ -12,6 +12,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, digest};
 use shared::clock::unix_ms;
+use shared::hex;
 use shared::secret::Secret;
 use tokio::task::AbortHandle;
 
@@ -233,8 +234,8 @@ fn opened(keys: &VaultKeys, state: &str) -> Option<FlowId> {
 
 /// Returns the name of a flow's cookie; sign-ins to two providers may be under way in one browser.
 fn cookie_name(id: &FlowId) -> String {
-    let start: String = id.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    format!("llmgw_oauth_{start}")
+    let (start, _) = id.split_at(4);
+    format!("llmgw_oauth_{}", hex::encode(start))
 }
 
 fn hash(text: &str) -> [u8; 32] {

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
+use shared::hex;
 use shared::key_hash::KeyHasher;
 use shared::routing::{InstanceReach, Origin, ProviderInstance};
 
@@ -279,7 +280,9 @@ pub(crate) fn url_of(origin: &Origin) -> String {
 
 /// Returns a short keyed hash that distinguishes the credential from others.
 fn mark(instance: &ProviderInstance, hasher: &KeyHasher) -> String {
-    hasher.hash(&instance.identity).0.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    let hash = hasher.hash(&instance.identity).0;
+    let (start, _) = hash.split_at(8);
+    hex::encode(start)
 }
 
 const FILE: &str = "catalog.json";

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
+use shared::hex;
 
 use crate::db::files::USAGE;
 
@@ -105,7 +106,7 @@ impl Hasher {
     }
 
     pub(super) fn hex(self) -> String {
-        self.0.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(self.0.finish().as_ref())
     }
 }
 

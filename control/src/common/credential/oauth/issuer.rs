@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request};
 use ring::digest::{Context, SHA256};
+use shared::hex;
 use shared::provider::Auth;
 use shared::routing::Origin;
 use shared::secret::Secret;
@@ -136,5 +137,5 @@ fn digest_of(parts: &[&str]) -> String {
         digest.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
         digest.update(part.as_bytes());
     }
-    digest.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(digest.finish().as_ref())
 }
