@@ -182,7 +182,7 @@ pub(crate) fn forget(tx: &Db, before_ms: u64, rows: u32) -> DbResult<usize> {
 
 const PAGE: &str = "SELECT * FROM alerts WHERE (:before = '' OR id < :before) AND (:kind IS NULL OR kind = :kind) \
      AND (:object IS NULL OR object = :object) \
-     AND (:q IS NULL OR instr(lower(text), :q) OR instr(lower(kind), :q) OR instr(lower(object), :q) OR instr(id, :q)) \
+     AND (:q IS NULL OR instr(lower(text), :q) > 0 OR instr(lower(kind), :q) > 0 OR instr(lower(object), :q) > 0 OR instr(id, :q) > 0) \
      AND (:state IS NULL OR :state = CASE WHEN resolved_at_ms IS NOT NULL \
      THEN 'resolved' WHEN acked_at_ms IS NOT NULL THEN 'acknowledged' ELSE 'open' END) ORDER BY id DESC LIMIT :rows";
 const UNRESOLVED: &str = "SELECT * FROM alerts WHERE resolved_at_ms IS NULL ORDER BY id";

@@ -161,7 +161,7 @@ const UNCHANGED_OBJECTS: [&str; 7] = ["session", "backup", "request", "alert", "
 const UNCHANGING_VERBS: [&str; 7] =
     ["reveal", "replay", "test", "probe", "check", "sign_in", "connect_begin"];
 const LOOKED_AT_MAX: i64 = 1_000;
-const BEFORE: &str = "SELECT * FROM (SELECT * FROM audit ORDER BY id DESC LIMIT :rows) \
+const BEFORE: &str = "SELECT * FROM (SELECT * FROM audit ORDER BY id DESC LIMIT :rows) AS newest \
      WHERE at_ms < :before ORDER BY id DESC";
 const NEWEST: &str = "SELECT * FROM audit WHERE id > :after ORDER BY id DESC LIMIT :rows";
 macro_rules! select_rows {
@@ -173,8 +173,8 @@ macro_rules! select_rows {
              AND (:kind IS NULL OR object_kind = :kind) AND (:object IS NULL OR object_id = :object) \
              AND (:outcome IS NULL OR outcome = :outcome) \
              AND (:from IS NULL OR at_ms >= :from) AND (:to IS NULL OR at_ms < :to) \
-             AND (:q IS NULL OR instr(lower(actor), :q) OR instr(lower(action), :q) \
-             OR instr(lower(object_kind), :q) OR instr(lower(object_id), :q)) ORDER BY ",
+             AND (:q IS NULL OR instr(lower(actor), :q) > 0 OR instr(lower(action), :q) > 0 \
+             OR instr(lower(object_kind), :q) > 0 OR instr(lower(object_id), :q) > 0) ORDER BY ",
             $order,
             " LIMIT :rows"
         )

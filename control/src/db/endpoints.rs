@@ -51,7 +51,9 @@ pub(crate) fn find(db: &Db, name: &str) -> DbResult<Option<EndpointRow>> {
 
 /// Returns the names of the endpoints that have a member of this provider instance.
 pub(crate) fn with_provider(db: &Db, provider: &str) -> DbResult<Vec<String>> {
-    db.rows(WITH_PROVIDER, [provider], |row| row.get("name"))
+    let mut with_text: Vec<_> = db.rows(WITH_TEXT, [provider], EndpointRow::of)?;
+    with_text.retain(|row| row.failover.iter().any(|member| member.provider == provider));
+    Ok(with_text.into_iter().map(|row| row.name).collect())
 }
 
 /// Inserts a new row, or stores the next version of one.
@@ -78,8 +80,7 @@ pub(crate) fn delete(tx: &Db, name: &str) -> DbResult<()> {
 
 const ALL: &str = "SELECT * FROM endpoints ORDER BY name";
 const FIND: &str = "SELECT * FROM endpoints WHERE name = :name";
-const WITH_PROVIDER: &str = "SELECT name FROM endpoints WHERE EXISTS \
-     (SELECT 1 FROM json_each(failover) WHERE json_extract(value, '$.provider') = :provider) ORDER BY name";
+const WITH_TEXT: &str = "SELECT * FROM endpoints WHERE instr(failover, :text) > 0 ORDER BY name";
 const PUT: &str = "INSERT INTO endpoints (name, failover, preamble, version, created_at_ms, updated_at_ms) \
      VALUES (:name, :failover, :preamble, :version, :created, :updated) \
      ON CONFLICT (name) DO UPDATE SET failover = excluded.failover, preamble = excluded.preamble, \

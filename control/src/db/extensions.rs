@@ -76,8 +76,8 @@ pub(crate) fn delete(tx: &Db, name: &str) -> DbResult<()> {
     Ok(())
 }
 
-const PAGE: &str = "SELECT * FROM extensions WHERE name > :after AND (:q IS NULL OR instr(lower(name), :q) \
-     OR instr(lower(url), :q)) ORDER BY name LIMIT :rows";
+const PAGE: &str = "SELECT * FROM extensions WHERE name > :after AND (:q IS NULL OR instr(lower(name), :q) > 0 \
+     OR instr(lower(url), :q) > 0) ORDER BY name LIMIT :rows";
 const FIND: &str = "SELECT * FROM extensions WHERE name = :name";
 const COUNT: &str = "SELECT count(*) FROM extensions";
 const PUT: &str = "INSERT INTO extensions (name, url, secret, secret_at_ms, enabled, last_check, providers, version, \

@@ -430,7 +430,7 @@ const PAGE: &str = "SELECT id, name, project, acts_as, prefix, state, expires_at
      AND (:state IS NULL OR state = :state AND \
      (state <> 'active' OR (expires_at_ms IS NOT NULL AND expires_at_ms <= :now) = :expired)) \
      AND (:prefix IS NULL OR prefix = :prefix) \
-     AND (:q IS NULL OR instr(lower(name), :q) OR instr(lower(id), :q) OR instr(prefix, :raw)) \
+     AND (:q IS NULL OR instr(lower(name), :q) > 0 OR instr(lower(id), :q) > 0 OR instr(prefix, :raw) > 0) \
      ORDER BY id LIMIT :rows";
 const FIND: &str = "SELECT *, sealed IS NOT NULL AS recoverable FROM keys WHERE id = :id";
 const SEALED: &str = "SELECT sealed FROM keys WHERE id = :id";
@@ -443,7 +443,7 @@ const INSERT: &str = "INSERT INTO keys (id, name, project, acts_as, hash, prefix
      (:id, :name, :project, :acts_as, :hash, :prefix, :sealed, :state, :expires, \
      :models, :endpoints, :routes, :tags, :rotated_from, :family, :version, :created, :updated)";
 const UPDATE: &str = "UPDATE keys SET name = :name, acts_as = :acts_as, \
-     sealed = CASE WHEN :recoverable THEN sealed END, state = :state, expires_at_ms = :expires, \
+     sealed = CASE WHEN :recoverable = 1 THEN sealed END, state = :state, expires_at_ms = :expires, \
      models = :models, endpoints = :endpoints, routes = :routes, tags = :tags, version = :version, \
      updated_at_ms = :updated \
      WHERE id = :id";

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use records::{Record, RecordName};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use shared::quota::Subject;
 
 use super::quotas;
@@ -31,7 +31,7 @@ impl NamedKind {
 }
 
 /// The name of an object, and for a human the email address.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct NameLabel {
     pub(crate) name: Option<String>,
     pub(crate) email: Option<String>,
@@ -130,7 +130,29 @@ fn read(db: &Db, named: NamedKind, id: &str) -> DbResult<NameLabel> {
     if let Some(found) = db.optional_row(sql, [id], label)? {
         return Ok(found);
     }
-    Ok(db.optional_row(DELETED, [kind, id], label)?.unwrap_or_default())
+    of_deleted(db, kind, id)
+}
+
+/// Returns the last label of an object that its changes in the audit show.
+fn of_deleted(db: &Db, kind: &str, id: &str) -> DbResult<NameLabel> {
+    let mut statement = db.prepare(CHANGES)?;
+    let mut changes = statement.query([kind, id])?;
+    while let Some(row) = changes.next()? {
+        let detail = row.get::<Option<&str>>("detail")?.unwrap_or_default();
+        let Ok(Change { before, after }) = serde_json::from_str(detail) else { continue };
+        let (after, before) = (after.unwrap_or_default(), before.unwrap_or_default());
+        if let Some(name) = after.name.or(before.name) {
+            return Ok(NameLabel { name: Some(name), email: after.email.or(before.email) });
+        }
+    }
+    Ok(NameLabel::default())
+}
+
+/// The labels in the detail of an audit record.
+#[derive(Debug, Deserialize)]
+struct Change {
+    before: Option<NameLabel>,
+    after: Option<NameLabel>,
 }
 
 /// The prefix of an administrator's name in the id of their key.
@@ -141,7 +163,5 @@ const LABELS_MAX: usize = 20_000;
 const KEY: &str = "SELECT name, NULL AS email FROM keys WHERE id = :id";
 const PROJECT: &str = "SELECT name, NULL AS email FROM projects WHERE id = :id";
 const PRINCIPAL: &str = "SELECT name, email FROM principals WHERE id = :id";
-const DELETED: &str = "SELECT coalesce(detail ->> '$.after.name', detail ->> '$.before.name') AS name, \
-     coalesce(detail ->> '$.after.email', detail ->> '$.before.email') AS email \
-     FROM (SELECT id, CASE WHEN json_valid(detail) THEN detail ELSE '{}' END AS detail FROM audit \
-     WHERE object_kind = :object_kind AND object_id = :object_id AND outcome = 'done') WHERE name IS NOT NULL ORDER BY id DESC LIMIT 1";
+const CHANGES: &str = "SELECT detail FROM audit \
+     WHERE object_kind = :kind AND object_id = :id AND outcome = 'done' ORDER BY id DESC";

@@ -126,8 +126,13 @@ pub(crate) fn of_owner(db: &Db, principal: &str) -> DbResult<Vec<String>> {
 const ALL: &str = "SELECT * FROM oauth_connections";
 const FIND: &str = "SELECT * FROM oauth_connections WHERE provider = :provider";
 const OWNER: &str = "SELECT owner FROM oauth_connections WHERE provider = :provider";
-const PUT: &str = "REPLACE INTO oauth_connections (provider, owner, serial, binding, tokens, account, scopes, \
+const PUT: &str = "INSERT INTO oauth_connections (provider, owner, serial, binding, tokens, account, scopes, \
      expires_at_ms, connected_at_ms, refreshed_at_ms, refresh_began_at_ms, failed_at_ms, failure) VALUES (:provider, \
-     :owner, :serial, :binding, :tokens, :account, :scopes, :expires, :connected, :refreshed, :began, :failed, :failure)";
+     :owner, :serial, :binding, :tokens, :account, :scopes, :expires, :connected, :refreshed, :began, :failed, :failure) \
+     ON CONFLICT (provider) DO UPDATE SET owner = excluded.owner, serial = excluded.serial, binding = excluded.binding, \
+     tokens = excluded.tokens, account = excluded.account, scopes = excluded.scopes, \
+     expires_at_ms = excluded.expires_at_ms, connected_at_ms = excluded.connected_at_ms, \
+     refreshed_at_ms = excluded.refreshed_at_ms, refresh_began_at_ms = excluded.refresh_began_at_ms, \
+     failed_at_ms = excluded.failed_at_ms, failure = excluded.failure";
 const DELETE: &str = "DELETE FROM oauth_connections WHERE provider = :provider";
 const OF_OWNER: &str = "SELECT provider FROM oauth_connections WHERE owner = :owner ORDER BY provider";

@@ -108,8 +108,11 @@ static DAMAGED: AtomicU64 = AtomicU64::new(0);
 const LOWER: u64 = 0xffff_ffff;
 const HAS_DIGESTS: &str = "SELECT 1 FROM pragma_table_info('usage') WHERE name = 'digest'";
 const ALL: &str = "SELECT * FROM usage";
-const WRITE: &str = "REPLACE INTO usage (id, first_ms, last_ms, exchanges, requests, names, rows, digest) \
-     VALUES (:id, :first_ms, :last_ms, :exchanges, :requests, :names, :rows, :digest)";
+const WRITE: &str = "INSERT INTO usage (id, first_ms, last_ms, exchanges, requests, names, rows, digest) \
+     VALUES (:id, :first_ms, :last_ms, :exchanges, :requests, :names, :rows, :digest) \
+     ON CONFLICT (id) DO UPDATE SET first_ms = excluded.first_ms, last_ms = excluded.last_ms, \
+     exchanges = excluded.exchanges, requests = excluded.requests, names = excluded.names, rows = excluded.rows, \
+     digest = excluded.digest";
 
 #[cfg(test)]
 mod tests {

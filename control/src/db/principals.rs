@@ -96,13 +96,13 @@ pub(crate) fn delete(tx: &Db, id: &str) -> DbResult<()> {
     Ok(())
 }
 
-const PAGE: &str = "SELECT * FROM principals WHERE id > :after AND (:q IS NULL OR instr(lower(name), :q) \
-     OR instr(lower(email), :q) OR instr(lower(id), :q)) ORDER BY id LIMIT :rows";
+const PAGE: &str = "SELECT * FROM principals WHERE id > :after AND (:q IS NULL OR instr(lower(name), :q) > 0 \
+     OR instr(lower(email), :q) > 0 OR instr(lower(id), :q) > 0) ORDER BY id LIMIT :rows";
 const FIND: &str = "SELECT * FROM principals WHERE id = :id";
 const WITH_SUBJECT: &str = "SELECT * FROM principals WHERE sso_subject = :sso_subject";
 // SQLite knows upper and lower case of ASCII letters alone, so addresses with others are compared outside.
 const WITH_EMAIL: &str =
-    "SELECT * FROM principals WHERE lower(email) = :email OR email GLOB '*[^ -~]*' ORDER BY id";
+    "SELECT * FROM principals WHERE lower(email) = :email OR octet_length(email) > length(email) ORDER BY id";
 const PUT: &str = "INSERT INTO principals (id, name, email, sso_subject, disabled, version, \
      created_at_ms, updated_at_ms) \
      VALUES (:id, :name, :email, :sso_subject, :disabled, :version, :created, :updated) \

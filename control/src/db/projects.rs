@@ -149,9 +149,9 @@ const PAGE: &str = "SELECT *, (SELECT count(*) FROM members WHERE members.projec
      (SELECT 1 FROM members WHERE members.project = projects.id AND members.principal = :principal)) \
      AND (:member IS NULL OR EXISTS \
      (SELECT 1 FROM members WHERE members.project = projects.id AND members.principal = :member)) \
-     AND (:q IS NULL OR instr(lower(name), :q) OR instr(lower(id), :q)) ORDER BY id LIMIT :rows";
+     AND (:q IS NULL OR instr(lower(name), :q) > 0 OR instr(lower(id), :q) > 0) ORDER BY id LIMIT :rows";
 const FIND: &str = "SELECT * FROM projects WHERE id = :id";
-const ENABLED: &str = "SELECT * FROM projects WHERE NOT disabled";
+const ENABLED: &str = "SELECT * FROM projects WHERE disabled = 0";
 const TAKEN: &str = "SELECT 1 FROM projects WHERE name = :name AND id <> :other";
 const PUT: &str = "INSERT INTO projects \
      (id, name, disabled, models, endpoints, routes, key_defaults, version, created_at_ms, updated_at_ms) VALUES \

@@ -1,9 +1,11 @@
 //! The tables `providers` and `bindings`: provider instances created through the API, and the projects that may use a
 //! private one. Secrets in these rows are sealed.
 
-use serde::Serialize;
+use std::borrow::Cow;
 
-use crate::db::engine::{Db, DbResult, Row, named_params};
+use serde::{Deserialize, Serialize};
+
+use crate::db::engine::{Db, DbError, DbResult, Row, named_params};
 
 /// A stored provider instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +104,23 @@ pub(crate) fn owned_by(db: &Db, principal: &str) -> DbResult<Vec<String>> {
 
 /// Returns the ids of the provider instances that belong to this extension.
 pub(crate) fn of_extension(db: &Db, extension: &str) -> DbResult<Vec<String>> {
-    db.rows(OF_EXTENSION, [extension], |row| row.get("id"))
+    /// The setting that names the extension.
+    #[derive(Deserialize)]
+    struct OfExtension<'a> {
+        #[serde(borrow)]
+        extension: Option<Cow<'a, str>>,
+    }
+    let mut ids = Vec::new();
+    let mut statement = db.prepare(WITH_TEXT)?;
+    let mut rows = statement.query([extension])?;
+    while let Some(row) = rows.next()? {
+        let settings: OfExtension<'_> =
+            serde_json::from_str(row.get("settings")?).map_err(DbError::bad_value)?;
+        if settings.extension.as_deref() == Some(extension) {
+            ids.push(row.get("id")?);
+        }
+    }
+    Ok(ids)
 }
 
 /// Returns every binding, ordered by provider, then by project.
@@ -152,12 +170,11 @@ const PUT: &str = "INSERT INTO providers (id, auth, owner, settings, credential,
      is_anonymous = excluded.is_anonymous, version = excluded.version, updated_at_ms = excluded.updated_at_ms";
 const DELETE: &str = "DELETE FROM providers WHERE id = :id";
 const OWNED: &str = "SELECT id FROM providers WHERE owner = :owner ORDER BY id";
-const OF_EXTENSION: &str =
-    "SELECT id FROM providers WHERE json_extract(settings, '$.extension') = :extension ORDER BY id";
+const WITH_TEXT: &str = "SELECT id, settings FROM providers WHERE instr(settings, :text) > 0 ORDER BY id";
 const ALL_BINDINGS: &str = "SELECT * FROM bindings ORDER BY provider, project";
 const BINDINGS: &str = "SELECT * FROM bindings WHERE provider = :provider ORDER BY project";
 const BOUND_TO: &str = "SELECT provider FROM bindings WHERE project = :project ORDER BY provider";
 const BIND: &str = "INSERT INTO bindings (provider, project, created_at_ms) VALUES (:provider, :project, :now) \
-     ON CONFLICT DO NOTHING";
+     ON CONFLICT (provider, project) DO NOTHING";
 const UNBIND: &str = "DELETE FROM bindings WHERE provider = :provider AND project = :project";
 const UNBIND_ALL: &str = "DELETE FROM bindings WHERE provider = :provider";

@@ -70,23 +70,23 @@ fn found(db: &Db, sql: &str, wanted: &Wanted) -> DbResult<Vec<FoundRow>> {
 
 const HUMANS: &str = "SELECT id, name AS title, email AS subtitle, \
      CASE WHEN :q IN (lower(name), lower(id), lower(email)) THEN 0 WHEN instr(lower(name), :q) = 1 THEN 1 ELSE 2 END \
-     AS rank FROM principals WHERE :raw IS NOT NULL AND (:projects IS NULL OR id = :human) AND (instr(lower(name), :q) OR instr(lower(email), :q) \
-     OR instr(lower(id), :q)) ORDER BY rank, name, id LIMIT :rows";
+     AS rank FROM principals WHERE :raw IS NOT NULL AND (:projects IS NULL OR id = :human) AND (instr(lower(name), :q) > 0 OR instr(lower(email), :q) > 0 \
+     OR instr(lower(id), :q) > 0) ORDER BY rank, name, id LIMIT :rows";
 const EXTENSIONS: &str = "SELECT name AS id, name AS title, url AS subtitle, \
      CASE WHEN :q = lower(name) THEN 0 WHEN instr(lower(name), :q) = 1 THEN 1 ELSE 2 END AS rank \
-     FROM extensions WHERE :raw IS NOT NULL AND :human IS NULL AND :projects IS NULL AND (instr(lower(name), :q) OR instr(lower(url), :q)) \
+     FROM extensions WHERE :raw IS NOT NULL AND :human IS NULL AND :projects IS NULL AND (instr(lower(name), :q) > 0 OR instr(lower(url), :q) > 0) \
      ORDER BY rank, name LIMIT :rows";
 const PROJECTS: &str = "SELECT id, name AS title, NULL AS subtitle, \
      CASE WHEN :q IN (lower(name), lower(id)) THEN 0 WHEN instr(lower(name), :q) = 1 THEN 1 ELSE 2 END AS rank \
      FROM projects WHERE :raw IS NOT NULL \
-     AND (:human IS NULL OR id IN (SELECT value FROM json_each(:projects))) AND (instr(lower(name), :q) OR instr(lower(id), :q)) \
+     AND (:human IS NULL OR id IN (SELECT value FROM json_each(:projects))) AND (instr(lower(name), :q) > 0 OR instr(lower(id), :q) > 0) \
      ORDER BY rank, name, id LIMIT :rows";
 const KEYS: &str = "SELECT keys.id, keys.name AS title, prefix || '…, ' || projects.name AS subtitle, \
      CASE WHEN :q IN (lower(keys.name), lower(keys.id)) OR instr(:raw, prefix) = 1 THEN 0 \
      WHEN instr(lower(keys.name), :q) = 1 OR instr(prefix, :raw) = 1 THEN 1 ELSE 2 END AS rank \
      FROM keys JOIN projects ON projects.id = keys.project \
      WHERE (:human IS NULL OR keys.project IN (SELECT value FROM json_each(:projects))) \
-     AND (instr(lower(keys.name), :q) OR instr(lower(keys.id), :q) OR instr(prefix, :raw) OR instr(:raw, prefix) = 1) \
+     AND (instr(lower(keys.name), :q) > 0 OR instr(lower(keys.id), :q) > 0 OR instr(prefix, :raw) > 0 OR instr(:raw, prefix) = 1) \
      ORDER BY rank, keys.name, keys.id LIMIT :rows";
 const QUOTAS: &str = "SELECT quotas.id, coalesce(keys.name, projects.name, principals.name, nullif(subject, ''), \
      quotas.kind) AS title, quotas.kind || ', ' || metric || coalesce(' per ' || period, '') AS subtitle, \
@@ -94,5 +94,5 @@ const QUOTAS: &str = "SELECT quotas.id, coalesce(keys.name, projects.name, princ
      FROM quotas LEFT JOIN keys ON quotas.kind = 'key' AND keys.id = subject \
      LEFT JOIN projects ON quotas.kind = 'project' AND projects.id = subject \
      LEFT JOIN principals ON quotas.kind = 'principal' AND principals.id = subject \
-     WHERE :raw IS NOT NULL AND :human IS NULL AND :projects IS NULL AND (instr(lower(quotas.id), :q) OR instr(lower(coalesce(keys.name, projects.name, \
-     principals.name, nullif(subject, ''), quotas.kind)), :q)) ORDER BY rank, title, quotas.id LIMIT :rows";
+     WHERE :raw IS NOT NULL AND :human IS NULL AND :projects IS NULL AND (instr(lower(quotas.id), :q) > 0 OR instr(lower(coalesce(keys.name, projects.name, \
+     principals.name, nullif(subject, ''), quotas.kind)), :q) > 0) ORDER BY rank, title, quotas.id LIMIT :rows";

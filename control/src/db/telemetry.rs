@@ -165,7 +165,7 @@ const INSERT: &str = "INSERT INTO captured (request_id, at_ms, bytes, exchange) 
 const DELETE_OLDEST: &str = "DELETE FROM captured WHERE id = (SELECT min(id) FROM captured) RETURNING bytes";
 const DELETE_EXPIRED: &str = "DELETE FROM captured WHERE at_ms < :before";
 const FIND: &str = "SELECT exchange FROM captured WHERE request_id = :request_id ORDER BY id DESC LIMIT 1";
-const CAPTURED_BYTES: &str = "SELECT coalesce(sum(bytes), 0) FROM captured";
+const CAPTURED_BYTES: &str = "SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM captured";
 
 #[cfg(test)]
 mod tests {

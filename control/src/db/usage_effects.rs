@@ -86,8 +86,8 @@ pub(crate) fn clear(tx: &Db) -> DbResult<()> {
 /// Keeps the last applied row, for [`is_settled`].
 const FORGET: &str = "DELETE FROM usage_due WHERE id < (SELECT taken FROM usage_place)";
 /// A new `usage.db` continues the numbers of the previous one.
-const PUT: &str = "INSERT INTO usage_due (id, quota, key, at, amount) VALUES (1 + max( \
-     (SELECT taken FROM usage_place), coalesce((SELECT max(id) FROM usage_due), 0)), :quota, :key, :at, :amount)";
+const PUT: &str = "INSERT INTO usage_due (id, quota, key, at, amount) VALUES (1 + (SELECT max(id) FROM \
+     (SELECT taken AS id FROM usage_place UNION ALL SELECT max(id) FROM usage_due) AS numbers), :quota, :key, :at, :amount)";
 const WAITING: &str = "SELECT 1 FROM usage_due WHERE id > (SELECT taken FROM usage_place) LIMIT 1";
 const DUE: &str = "SELECT quota, key, at, amount FROM usage_due \
      WHERE id > (SELECT taken FROM usage_place) ORDER BY id";
@@ -112,7 +112,7 @@ mod tests {
             VALUES ('quo', 'key', 'key', 'requests', 'total', 9, 1, 1, 0, 0);";
 
     fn counted(db: &Db) -> (i64, Option<i64>) {
-        let sum = "SELECT coalesce(sum(used), 0) FROM quota_used";
+        let sum = "SELECT CAST(coalesce(sum(used), 0) AS BIGINT) FROM quota_used";
         let hour = "SELECT last_used_hour FROM keys";
         let ask = |sql| db.row(sql, (), |row| row.get(0)).unwrap();
         (ask(sum), db.row(hour, (), |row| row.get(0)).unwrap())

@@ -140,8 +140,8 @@ pub(crate) fn delete(tx: &Db, id: &str) -> DbResult<()> {
     Ok(())
 }
 
-const PAGE: &str = "SELECT * FROM webhooks WHERE id > :after AND (:q IS NULL OR instr(lower(name), :q) \
-     OR instr(lower(url_hint), :q) OR instr(lower(id), :q)) ORDER BY id LIMIT :rows";
+const PAGE: &str = "SELECT * FROM webhooks WHERE id > :after AND (:q IS NULL OR instr(lower(name), :q) > 0 \
+     OR instr(lower(url_hint), :q) > 0 OR instr(lower(id), :q) > 0) ORDER BY id LIMIT :rows";
 const COUNT: &str = "SELECT count(*) FROM webhooks";
 const WITH_DUE: &str = "SELECT id FROM webhooks w WHERE disabled = 0 AND EXISTS (SELECT 1 FROM outbox o \
      WHERE o.webhook = w.id AND o.state = 'pending' AND o.next_at_ms <= :now) ORDER BY id";

@@ -53,5 +53,5 @@ fn sums(row: Row<'_>) -> DbResult<(u64, HourCost)> {
     Ok((row.get("hour")?, HourCost { requests: row.get("requests")?, micro_usd: nano_usd / 1_000.0 }))
 }
 
-const OF_HOURS: &str = "SELECT hour, project, key, sum(requests) AS requests, CAST(sum(cost_nano_usd) AS REAL) AS cost_nano_usd \
+const OF_HOURS: &str = "SELECT hour, project, key, CAST(sum(requests) AS BIGINT) AS requests, CAST(sum(cost_nano_usd) AS DOUBLE PRECISION) AS cost_nano_usd \
      FROM usage_hour WHERE hour IN (SELECT value FROM json_each(:hours)) GROUP BY hour, project, key";

@@ -27,5 +27,6 @@ pub(crate) fn forget(tx: &Db, file: FileId) -> DbResult<()> {
 }
 
 const ALL: &str = "SELECT origin, number, bytes FROM usage_journal";
-const SET: &str = "REPLACE INTO usage_journal (origin, number, bytes) VALUES (:origin, :number, :bytes)";
+const SET: &str = "INSERT INTO usage_journal (origin, number, bytes) VALUES (:origin, :number, :bytes) \
+     ON CONFLICT (origin, number) DO UPDATE SET bytes = excluded.bytes";
 const FORGET: &str = "DELETE FROM usage_journal WHERE origin = :origin AND number = :number";

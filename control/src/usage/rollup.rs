@@ -188,12 +188,13 @@ static ADD_DAY: LazyLock<String> = LazyLock::new(|| add_to("usage_day"));
 fn add_to(table: &str) -> String {
     let sums: Vec<&str> = columns().collect();
     let places = sums.iter().map(|sum| format!(":{sum}")).collect::<Vec<_>>().join(", ");
-    let added: Vec<String> = sums.iter().map(|sum| format!("{sum} = {sum} + excluded.{sum}")).collect();
+    let added: Vec<String> =
+        sums.iter().map(|sum| format!("{sum} = {table}.{sum} + excluded.{sum}")).collect();
     let (sums, added) = (sums.join(", "), added.join(", "));
     format!(
         "INSERT INTO {table} (hour, project, key, principal, provider, model, endpoint, operation, outcome, {sums}) \
          VALUES (:hour, :project, :key, :principal, :provider, :model, :endpoint, :operation, :outcome, {places}) \
-         ON CONFLICT DO UPDATE SET {added}"
+         ON CONFLICT (hour, project, key, principal, provider, model, endpoint, operation, outcome) DO UPDATE SET {added}"
     )
 }
 const CORRECT_HOUR: &str = correct_in!("usage_hour");

@@ -131,8 +131,9 @@ fn refused_requests_share_one_audit_row_with_a_count() {
     control.stop();
     let state =
         crate::db::open::open(&home.path().join("state"), &shared::secret::Secret::new([3; 32])).unwrap();
-    let counts = "SELECT sum(detail -> '$.after.count'), count(*) FROM audit WHERE outcome = 'refused'";
-    let counted: (i64, i64) = state.writer.row(counts, (), |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-    assert_eq!(counted, (20, 2));
+    let refused = "SELECT detail FROM audit WHERE outcome = 'refused'";
+    let details: Vec<String> = state.writer.rows(refused, (), |row| row.get(0)).unwrap();
+    let count = |detail: &String| serde_json::from_str::<Value>(detail).unwrap()["after"]["count"].as_i64();
+    assert_eq!((details.iter().filter_map(count).sum::<i64>(), details.len()), (20, 2));
     assert!(crate::db::chain::verify(&state.writer, &state.keys).unwrap().is_ok());
 }

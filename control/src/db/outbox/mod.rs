@@ -9,7 +9,8 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::db::engine::{Db, DbResult, Row, named_params};
+use crate::common::vault::random;
+use crate::db::engine::{Db, DbError, DbErrorKind, DbResult, Row, named_params};
 
 /// An event to emit.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +28,9 @@ pub(crate) struct NewEvent<'a> {
 /// Stores an event and its deliveries: one to workers, and one to each webhook whose filter it passes. Returns its
 /// number.
 pub(crate) fn emit(tx: &Db, event: &NewEvent<'_>, now_ms: u64) -> DbResult<i64> {
+    let random: [u8; 10] = random().map_err(|error| DbError::new(DbErrorKind::Other, error.to_string()))?;
     let values = named_params! {
+        ":name": format!("evt_{now_ms:012x}{}", hex::encode(&random)),
         ":kind": event.kind,
         ":object": event.object,
         ":data": event.data.to_string(),
@@ -236,11 +239,11 @@ pub(crate) fn forget(tx: &Db, before_ms: u64, rows: u32) -> DbResult<usize> {
 pub(crate) const EVENTS_MAX: i64 = 100_000;
 
 const INSERT_EVENT: &str = "INSERT INTO events (name, kind, object, data, created_at_ms) VALUES \
-     (printf('evt_%012x', :now) || lower(hex(randomblob(10))), :kind, :object, :data, :now) RETURNING id";
+     (:name, :kind, :object, :data, :now) RETURNING id";
 const INSERT_DELIVERIES: &str = "INSERT INTO outbox (event, webhook, state, tries, next_at_ms, created_at_ms, updated_at_ms) \
      SELECT :event, NULL, 'pending', 0, :now, :now, :now UNION ALL \
      SELECT :event, id, 'pending', 0, :now, :now, :now FROM webhooks WHERE disabled = 0 \
-     AND (send_resolved OR NOT :is_resolution) \
+     AND (send_resolved = 1 OR :is_resolution = 0) \
      AND (kinds IS NULL OR EXISTS (SELECT 1 FROM json_each(kinds) WHERE value = :kind))";
 
 macro_rules! select_deliveries {
@@ -254,13 +257,14 @@ macro_rules! select_deliveries {
     };
 }
 use select_deliveries;
+use shared::hex;
 
 const PAGE: &str = select_deliveries!(
     "WHERE o.id < :before AND (:state IS NULL OR o.state = :state) AND (:kind IS NULL OR e.kind = :kind) \
      AND (coalesce(o.webhook, 'workers') = :to OR :to IS NULL AND (o.webhook IS NOT NULL OR EXISTS \
      (SELECT 1 FROM outbox WHERE webhook IS NULL AND (state <> 'pending' OR tries > 0)))) \
-     AND (:q IS NULL OR instr(lower(e.kind), :q) OR instr(lower(e.object), :q) \
-     OR instr(lower(coalesce(w.name, 'workers')), :q) OR instr(lower(o.last_error), :q)) ORDER BY o.id DESC LIMIT :rows"
+     AND (:q IS NULL OR instr(lower(e.kind), :q) > 0 OR instr(lower(e.object), :q) > 0 \
+     OR instr(lower(coalesce(w.name, 'workers')), :q) > 0 OR instr(lower(o.last_error), :q) > 0) ORDER BY o.id DESC LIMIT :rows"
 );
 const FIND: &str = select_deliveries!("WHERE o.id = :id");
 const FIGURES: &str = "SELECT \
@@ -277,7 +281,7 @@ macro_rules! delete_delivered {
         concat!(
             "DELETE FROM events WHERE id IN (SELECT id FROM events e WHERE ",
             $which,
-            " AND id IS NOT :of_worker AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.event = e.id AND o.state <> 'delivered' \
+            " AND id IS DISTINCT FROM :of_worker AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.event = e.id AND o.state <> 'delivered' \
              AND (o.webhook IS NOT NULL OR :of_worker IS NOT NULL)) ORDER BY id LIMIT :rows)"
         )
     };

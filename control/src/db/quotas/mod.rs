@@ -291,8 +291,8 @@ const PAGE: &str = "SELECT * FROM quotas WHERE id > :after AND (:kind IS NULL OR
 const FIND: &str = "SELECT * FROM quotas WHERE id = :id";
 const ALL: &str = "SELECT * FROM quotas ORDER BY id";
 const OF_SUBJECT: &str = "SELECT * FROM quotas WHERE kind = :kind AND subject = :subject ORDER BY id";
-const TWIN: &str = "SELECT id FROM quotas WHERE kind = :kind AND subject = :subject AND model IS :model \
-     AND endpoint IS :endpoint AND metric = :metric AND period IS :period AND hard = :hard AND id <> :id";
+const TWIN: &str = "SELECT id FROM quotas WHERE kind = :kind AND subject = :subject AND model IS NOT DISTINCT FROM :model \
+     AND endpoint IS NOT DISTINCT FROM :endpoint AND metric = :metric AND period IS NOT DISTINCT FROM :period AND hard = :hard AND id <> :id";
 const PUT: &str = "INSERT INTO quotas (id, kind, subject, model, endpoint, metric, period, amount, hard, version, \
      created_at_ms, updated_at_ms) VALUES (:id, :kind, :subject, :model, :endpoint, :metric, :period, :amount, :hard, \
      :version, :created, :updated) \

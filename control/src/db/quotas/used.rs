@@ -11,14 +11,17 @@ use crate::db::packed_row::{PackedRow, unless_damaged};
 
 /// Returns the used amount of a limit in the window that began at `start_ms`, including due amounts.
 pub(crate) fn used(db: &Db, id: &str, start_ms: u64) -> DbResult<u64> {
-    db.row(USED, (id, start_ms), |row| row.get("used"))
+    let (used, due): (Option<i64>, Option<i64>) =
+        db.row(USED, (id, start_ms), |row| Ok((row.get("used")?, row.get("due")?)))?;
+    let sum: i64 = used.into_iter().chain(due).map(|amount| amount.min(USED_MAX)).sum();
+    Ok(u64::try_from(sum).unwrap_or(0))
 }
 
 /// Adds to the used amount of a window, and deletes windows that ended long before it. Runs in the transaction that
 /// stores the usage.
 pub(crate) fn add_used(tx: &Db, id: &str, start_ms: u64, amount: u64) -> DbResult<()> {
-    let amount = i64::try_from(amount).unwrap_or(i64::MAX);
-    let values = named_params! {":quota": id, ":start": start_ms, ":amount": amount};
+    let amount = i64::try_from(amount).unwrap_or(USED_MAX).min(USED_MAX);
+    let values = named_params! {":quota": id, ":start": start_ms, ":amount": amount, ":most": USED_MAX};
     tx.execute(ADD, values)?;
     let values = named_params! {":quota": id, ":start": start_ms, ":hours": HOURS_KEPT_MS, ":kept": KEPT_MS};
     tx.execute(FORGET, values)?;
@@ -27,7 +30,10 @@ pub(crate) fn add_used(tx: &Db, id: &str, start_ms: u64, amount: u64) -> DbResul
 
 /// Changes the used amount of a window. The amount never becomes negative.
 pub(crate) fn correct_used(tx: &Db, id: &str, start_ms: u64, change: i64) -> DbResult<()> {
-    let values = named_params! {":quota": id, ":start": start_ms, ":change": change};
+    let change = change.clamp(-USED_MAX, USED_MAX);
+    let values = named_params! {
+        ":quota": id, ":start": start_ms, ":first": change.max(0), ":change": change, ":most": USED_MAX,
+    };
     tx.execute(CORRECT, values).map(drop)
 }
 
@@ -72,14 +78,19 @@ pub(crate) fn recent(db: &Db, from_ms: u64, mut each: impl FnMut(&Record<'_>, Tr
 pub(super) const KEPT_MS: u64 = 62 * 24 * HOUR_MS;
 /// The same for windows of an hour, of which there would be many.
 const HOURS_KEPT_MS: u64 = 6 * HOUR_MS;
-const USED: &str = "SELECT max(0, \
-     min(coalesce((SELECT used FROM quota_used WHERE quota = :quota AND window_start_ms = :window_start_ms), 0), 0x3fffffffffffffff) + \
-     min(coalesce((SELECT sum(amount) FROM usage_due WHERE quota = :quota AND at = :window_start_ms \
-     AND id > (SELECT taken FROM usage_place)), 0), 0x3fffffffffffffff)) AS used";
+/// The largest amount that is added to another one, so that sums of two do not overflow.
+const USED_MAX: i64 = i64::MAX / 2;
+const USED: &str = "SELECT \
+     (SELECT used FROM quota_used WHERE quota = :quota AND window_start_ms = :start) AS used, \
+     (SELECT CAST(sum(amount) AS BIGINT) FROM usage_due WHERE quota = :quota AND at = :start \
+     AND id > (SELECT taken FROM usage_place)) AS due";
 const ADD: &str = "INSERT INTO quota_used (quota, window_start_ms, used) VALUES (:quota, :start, :amount) \
-     ON CONFLICT DO UPDATE SET used = min(used, 0x3fffffffffffffff) + min(excluded.used, 0x3fffffffffffffff)";
-const CORRECT: &str = "INSERT INTO quota_used (quota, window_start_ms, used) VALUES (:quota, :start, max(:change, 0)) \
-     ON CONFLICT DO UPDATE SET used = max(min(used, 0x3fffffffffffffff) + min(:change, 0x3fffffffffffffff), 0)";
+     ON CONFLICT (quota, window_start_ms) DO UPDATE SET \
+     used = CASE WHEN quota_used.used < :most THEN quota_used.used ELSE :most END + excluded.used";
+const CORRECT: &str = "INSERT INTO quota_used (quota, window_start_ms, used) VALUES (:quota, :start, :first) \
+     ON CONFLICT (quota, window_start_ms) DO UPDATE SET used = CASE \
+     WHEN quota_used.used >= :most THEN :most + :change \
+     WHEN quota_used.used + :change > 0 THEN quota_used.used + :change ELSE 0 END";
 const FORGET: &str = "DELETE FROM quota_used WHERE quota = :quota AND window_start_ms < :start - \
      CASE (SELECT period FROM quotas WHERE id = :quota) WHEN 'hour' THEN :hours ELSE :kept END";
 const RECENT: &str = "SELECT * FROM usage WHERE last_ms >= :from";
@@ -87,11 +98,11 @@ const RECENT: &str = "SELECT * FROM usage WHERE last_ms >= :from";
 macro_rules! used_by {
     ($table:literal, $subject:literal) => {
         concat!(
-            "SELECT coalesce(sum(CASE WHEN outcome = 'failed' THEN 0 ELSE requests END), 0) AS requests, \
-             coalesce(sum(input_tokens + cache_read_tokens + cache_write_tokens + cache_write_1h_tokens \
-             + audio_input_tokens + image_input_tokens), 0) AS input, \
-             coalesce(sum(output_tokens + reasoning_tokens + audio_output_tokens + image_output_tokens), 0) AS output, \
-             coalesce(sum(cost_nano_usd), 0) AS cost \
+            "SELECT CAST(coalesce(sum(CASE WHEN outcome = 'failed' THEN 0 ELSE requests END), 0) AS BIGINT) AS requests, \
+             CAST(coalesce(sum(input_tokens + cache_read_tokens + cache_write_tokens + cache_write_1h_tokens \
+             + audio_input_tokens + image_input_tokens), 0) AS BIGINT) AS input, \
+             CAST(coalesce(sum(output_tokens + reasoning_tokens + audio_output_tokens + image_output_tokens), 0) AS BIGINT) AS output, \
+             CAST(coalesce(sum(cost_nano_usd), 0) AS BIGINT) AS cost \
              FROM ",
             $table,
             " WHERE ",

@@ -360,8 +360,9 @@ const PEOPLE: &str = "INSERT INTO projects (id, name, disabled, version, created
      INSERT INTO quotas VALUES ('q-blue', 'project', 'blue', NULL, NULL, 'requests', 'day', 9, 1, 1, 1, 1);";
 
 fn put_key(db: &Db, id: &str, state: &str, expires_at_ms: Option<u64>) {
-    let sql = "REPLACE INTO keys (id, name, project, hash, prefix, state, expires_at_ms, family, version, \
-               created_at_ms, updated_at_ms) VALUES (:id, 'k', 'blue', :hash, '', :state, :expires_at_ms, :id, 1, 1, 1)";
+    let sql = "INSERT INTO keys (id, name, project, hash, prefix, state, expires_at_ms, family, version, \
+               created_at_ms, updated_at_ms) VALUES (:id, 'k', 'blue', :hash, '', :state, :expires_at_ms, :id, 1, 1, 1) \
+               ON CONFLICT (id) DO UPDATE SET state = excluded.state, expires_at_ms = excluded.expires_at_ms";
     db.execute(sql, (id, hash(id).0, state, expires_at_ms)).unwrap();
 }
 
@@ -485,7 +486,7 @@ fn publishing_a_key_takes_the_same_steps_among_many_keys() {
         db.execute(
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :more)
              INSERT INTO keys (id, name, project, hash, prefix, state, family, version, created_at_ms, updated_at_ms)
-             SELECT :id || i, 'k', 'blue', randomblob(32), '', 'active', :id || i, 1, 1, 1 FROM n",
+             SELECT :id || i, 'k', 'blue', CAST(printf('%032d', :more + i) AS BLOB), '', 'active', :id || i, 1, 1, 1 FROM n",
             (more, id),
         )
         .unwrap();

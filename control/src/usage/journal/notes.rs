@@ -205,8 +205,8 @@ mod tests {
     }
 
     const INTERRUPTED: &str =
-        "SELECT coalesce(sum(requests), 0) FROM usage_hour WHERE outcome = 'interrupted'";
-    const ALL: &str = "SELECT coalesce(sum(requests), 0) FROM usage_hour";
+        "SELECT CAST(coalesce(sum(requests), 0) AS BIGINT) FROM usage_hour WHERE outcome = 'interrupted'";
+    const ALL: &str = "SELECT CAST(coalesce(sum(requests), 0) AS BIGINT) FROM usage_hour";
 
     #[test]
     fn an_unrecorded_note_is_recorded_once_by_the_next_process() {

@@ -62,6 +62,6 @@ const OWNERS: [RecordName; 3] = [RecordName::Key, RecordName::Project, RecordNam
 
 /// The maximum number of keys, projects and humans that a search considers.
 const NAMED_MAX: u32 = 100_000;
-const NAMED: &str = "SELECT id FROM keys WHERE instr(lower(name), :q) \
-     UNION ALL SELECT id FROM projects WHERE instr(lower(name), :q) \
-     UNION ALL SELECT id FROM principals WHERE instr(lower(name), :q) OR instr(lower(email), :q) LIMIT :rows";
+const NAMED: &str = "SELECT id FROM keys WHERE instr(lower(name), :q) > 0 \
+     UNION ALL SELECT id FROM projects WHERE instr(lower(name), :q) > 0 \
+     UNION ALL SELECT id FROM principals WHERE instr(lower(name), :q) > 0 OR instr(lower(email), :q) > 0 LIMIT :rows";

@@ -280,13 +280,17 @@ mod tests {
         assert!(retention.is_due());
         pass(&mut retention, &mut process, &keys);
         let count = |process: &Process, sql: &str| process.sql(sql);
-        assert_eq!(count(&process, "SELECT sum(exchanges) FROM usage"), 4 * 200);
+        assert_eq!(count(&process, "SELECT CAST(sum(exchanges) AS BIGINT) FROM usage"), 4 * 200);
         assert_eq!(
-            count(&process, "SELECT sum(requests) FROM usage_hour"),
+            count(&process, "SELECT CAST(sum(requests) AS BIGINT) FROM usage_hour"),
             4 * 200,
             "together with their hours"
         );
-        assert_eq!(count(&process, "SELECT sum(requests) FROM usage_day"), 7 * 200, "a year can be charted");
+        assert_eq!(
+            count(&process, "SELECT CAST(sum(requests) AS BIGINT) FROM usage_day"),
+            7 * 200,
+            "a year can be charted"
+        );
         let left = u64::try_from(count(&process, "SELECT min(first_ms) FROM usage")).unwrap();
         assert_eq!(left, today - 30 * DAY_MS, "the whole of the oldest day that is kept");
         assert_eq!((gauge.usage_records.load(Relaxed), gauge.backlog_rows.load(Relaxed)), (5 * 200, 0));
@@ -300,7 +304,11 @@ mod tests {
         log.append(&UsageEvent { started_at_ms: today, ..event(2) });
         process.settle();
         pass(&mut retention, &mut process, &keys);
-        assert_eq!(count(&process, "SELECT sum(exchanges) FROM usage"), 4 * 200 + 2, "a row goes as a whole");
+        assert_eq!(
+            count(&process, "SELECT CAST(sum(exchanges) AS BIGINT) FROM usage"),
+            4 * 200 + 2,
+            "a row goes as a whole"
+        );
     }
 
     #[test]
@@ -318,8 +326,8 @@ mod tests {
         process.settle();
         process.meter.usage_mut();
         pass(&mut RetentionPass::new(&lifetimes(30), Arc::default()), &mut process, &keys);
-        assert_eq!(process.sql("SELECT sum(exchanges) FROM usage"), 3);
-        assert_eq!(process.sql("SELECT sum(requests) FROM usage_hour"), 3);
+        assert_eq!(process.sql("SELECT CAST(sum(exchanges) AS BIGINT) FROM usage"), 3);
+        assert_eq!(process.sql("SELECT CAST(sum(requests) AS BIGINT) FROM usage_hour"), 3);
     }
 
     #[test]

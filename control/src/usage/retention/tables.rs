@@ -110,11 +110,12 @@ pub(crate) fn idempotency(tx: &Db, before_ms: u64) -> DbResult<bool> {
 pub(crate) fn oldest_exchange(db: &Db, before_ms: u64) -> DbResult<u64> {
     let times =
         named_params! {":before": signed(before_ms), ":day": signed(before_ms.saturating_add(DAY_MS))};
-    db.row(OLDEST_EXCHANGE, times, |row| row.get(0))
+    let oldest: Option<u64> = db.row(OLDEST_EXCHANGE, times, |row| row.get(0))?;
+    Ok(oldest.map_or(before_ms, |oldest| oldest.min(before_ms)))
 }
 
 const DAY_MS: u64 = DAY_HOURS * HOUR_MS;
-const OLDEST_EXCHANGE: &str = "SELECT coalesce(min(min(first_ms), :before), :before) FROM usage \
+const OLDEST_EXCHANGE: &str = "SELECT min(first_ms) FROM usage \
      WHERE last_ms >= :before AND last_ms < :day";
 const COUNT_USAGE: &str = "SELECT count(*) FROM usage WHERE last_ms < :before";
 const DELETE_USAGE: &str = "DELETE FROM usage \

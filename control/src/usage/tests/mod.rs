@@ -115,9 +115,9 @@ impl Process {
     pub(crate) fn stored(&self) -> [i64; 3] {
         let ids: HashSet<String> = requests(&self.db).into_iter().collect();
         [
-            self.sql("SELECT coalesce(sum(exchanges), 0) FROM usage"),
+            self.sql("SELECT CAST(coalesce(sum(exchanges), 0) AS BIGINT) FROM usage"),
             i64::try_from(ids.len()).unwrap(),
-            self.sql("SELECT coalesce(sum(requests), 0) FROM usage_hour"),
+            self.sql("SELECT CAST(coalesce(sum(requests), 0) AS BIGINT) FROM usage_hour"),
         ]
     }
 
@@ -198,7 +198,10 @@ fn stored_events_become_rows_and_their_file_is_deleted() {
     assert_eq!(process.files(), 0);
     assert!(process.meter.is_done());
     assert_eq!(read(&process.gauge().sealed_bytes), 0);
-    assert_eq!(process.sql("SELECT sum(input_tokens + output_tokens) FROM usage_hour"), 20 * 30);
+    assert_eq!(
+        process.sql("SELECT CAST(sum(input_tokens + output_tokens) AS BIGINT) FROM usage_hour"),
+        20 * 30
+    );
 }
 
 #[test]
@@ -453,7 +456,7 @@ fn huge_token_counts_are_clamped() {
     }
     process.settle();
     assert_eq!(process.stored(), [50; 3]);
-    assert_eq!(process.sql("SELECT sum(input_tokens) FROM usage_hour"), 50 << 36);
+    assert_eq!(process.sql("SELECT CAST(sum(input_tokens) AS BIGINT) FROM usage_hour"), 50 << 36);
 }
 
 #[test]
@@ -508,7 +511,7 @@ fn the_writer_thread_stores_on_a_timer_when_asked_and_at_its_end() {
     let home = TempDir::new().unwrap();
     let Process { journal, meter, db, .. } = Process::start(home.path());
     let count = || -> i64 {
-        let sql = "SELECT coalesce(sum(exchanges), 0) FROM usage";
+        let sql = "SELECT CAST(coalesce(sum(exchanges), 0) AS BIGINT) FROM usage";
         Db::create(&db).unwrap().row(sql, (), |row| row.get(0)).unwrap()
     };
     let writer = Writer::start(writer_state(meter, home.path()), &Alarm::default()).unwrap();

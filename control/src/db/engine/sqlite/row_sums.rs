@@ -103,8 +103,6 @@ fn digest<'a>(values: impl Iterator<Item = rusqlite::Result<ValueRef<'a>>>) -> r
 
 /// Creates the triggers of each table that has none.
 fn watch(db: &Db, schema: &str, sums: &str) -> DbResult<()> {
-    // Without this, REPLACE would delete rows without firing the delete trigger.
-    db.set_pragma(None, "recursive_triggers", true)?;
     for (name, sign) in [(PLUS, 1_i64), (MINUS, -1)] {
         db.0.create_scalar_function(
             name,
@@ -193,7 +191,8 @@ mod tests {
         VALUES (:id, 'k', :project, CAST(:id AS BLOB), 'p', 'active', 1, 0, 0)";
     const QUOTA: &str = "INSERT INTO quotas (id, kind, subject, metric, period, amount, hard, version, created_at_ms, \
         updated_at_ms) VALUES ('q', 'project', 'a', 'requests', 'total', 9, 1, 1, 0, 0)";
-    const MARK: &str = "REPLACE INTO usage_journal (origin, number, bytes) VALUES (1, 1, :bytes)";
+    const MARK: &str = "INSERT INTO usage_journal (origin, number, bytes) VALUES (1, 1, :bytes) \
+        ON CONFLICT (origin, number) DO UPDATE SET bytes = excluded.bytes";
 
     fn opened(dir: &Path) -> Result<Opened, OpenError> {
         open(dir, &Secret::new([1; 32]))

@@ -6,7 +6,7 @@ use std::time::Instant;
 use rusqlite::{CachedStatement, Connection};
 
 use super::convert::{bound, stored};
-use crate::db::engine::{Column, DbError, DbResult, FromValue, Place, Value, Values};
+use crate::db::engine::{Column, DbError, DbResult, FromValue, Place, Value, Values, portable};
 
 /// A connection to a database. Statements that are prepared through it are cached by their text.
 #[derive(Debug)]
@@ -33,6 +33,7 @@ pub(crate) struct Savepoint<'a>(&'a Db);
 impl Db {
     /// Prepares a statement that runs several times.
     pub(crate) fn prepare(&self, sql: &str) -> DbResult<Statement<'_>> {
+        portable::check(sql);
         Ok(Statement(self.0.prepare_cached(sql)?))
     }
 

@@ -23,9 +23,9 @@ fn with_keys(publisher: &mut Publisher, db: &Db, count: u32) {
     )
     .unwrap();
     db.execute(
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :before)
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :count)
          INSERT INTO keys (id, name, project, hash, prefix, state, family, version, created_at_ms, updated_at_ms)
-         SELECT printf('k%06d', i), 'k', 'blue', randomblob(32), '', 'active', 'k' || i, 1, 1, 1 FROM n",
+         SELECT printf('k%06d', i), 'k', 'blue', CAST(printf('%032d', i) AS BLOB), '', 'active', 'k' || i, 1, 1, 1 FROM n",
         [count],
     )
     .unwrap();
