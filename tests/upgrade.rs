@@ -18,7 +18,7 @@ const NOTHING: &str = "http://127.0.0.1:9/v1";
 
 /// The scripts of all migrations, in order.
 fn migrations() -> Vec<String> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/control/src/db/migrations");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/control/src/db/sqlite_state/migrations");
     let mut paths: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();

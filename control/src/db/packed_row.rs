@@ -120,7 +120,7 @@ mod tests {
     use records::{Record, Texts};
 
     use super::*;
-    use crate::db::migrate::migrate;
+    use crate::db::sqlite_state::migrate::migrate;
 
     fn filled() -> Db {
         let mut db = Db::in_memory().unwrap();

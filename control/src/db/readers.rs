@@ -9,8 +9,8 @@ use shared::alarm::Alarm;
 use tokio::sync::oneshot;
 
 use super::error::QueryError;
-use super::files::Files;
 use super::read_queue::{Full, ReadQueue, ReaderQuestion, THREADS};
+use super::sqlite_state::files::Files;
 use crate::db::engine::{Db, DbResult};
 
 /// A handle to the reader threads. Clones share the threads, which end when the last clone is dropped.

@@ -6,8 +6,8 @@ use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
 use super::engine::sqlite::connect::Access;
-use super::migrate;
-use super::open::remove;
+use super::sqlite_state::migrate;
+use super::sqlite_state::open::remove;
 use super::telemetry_targets::{self, CircuitChange, TargetFilter, TargetMinuteRow};
 use crate::common::private_file;
 use crate::db::engine::{Db, DbErrorKind, DbResult};
@@ -155,8 +155,8 @@ impl TelemetryDb {
 
 /// The migrations in order; the first one creates version 1.
 const MIGRATIONS: &[&str] = &[
-    include_str!("telemetry_migrations/0001_captured.sql"),
-    include_str!("telemetry_migrations/0002_targets.sql"),
+    include_str!("sqlite_state/telemetry_migrations/0001_captured.sql"),
+    include_str!("sqlite_state/telemetry_migrations/0002_targets.sql"),
 ];
 /// `llmt` in ASCII.
 const APPLICATION_ID: i32 = 0x6c6c_6d74;

@@ -8,8 +8,8 @@ use shared::secret::Secret;
 use tempfile::TempDir;
 
 use super::error::OpenError;
-use super::migrate;
-use super::open::{DATABASE, JOURNAL, Opened, open};
+use super::sqlite_state::migrate;
+use super::sqlite_state::open::{DATABASE, JOURNAL, Opened, open};
 use crate::db::engine::Db;
 
 static KEY: std::sync::LazyLock<Secret<[u8; 32]>> = std::sync::LazyLock::new(|| Secret::new([1; 32]));

@@ -3,8 +3,8 @@
 //! exchanges adds them to `usage_due`, and a later transaction of `gateway.db` alone applies them and records the last
 //! row that it has applied. Each row therefore counts once, even if the process or the machine ends between the two.
 
-use super::files::has_usage_apart;
 use super::{keys, quotas};
+use crate::db::engine::sqlite::schemas::has_usage_apart;
 use crate::db::engine::{Db, DbResult, ToValue, named_params};
 
 /// Adds `amount` to the used quota of the window that began at `start_ms`. Runs in the transaction that stores the
@@ -101,9 +101,9 @@ mod tests {
     use shared::secret::Secret;
 
     use super::*;
-    use crate::db::copy::ConsistentView;
-    use crate::db::open::open;
-    use crate::db::relocate::settle;
+    use crate::db::sqlite_state::copy::ConsistentView;
+    use crate::db::sqlite_state::open::open;
+    use crate::db::sqlite_state::relocate::settle;
 
     const ROWS: &str = "INSERT INTO projects VALUES ('prj', 'p', 0, NULL, NULL, NULL, 1, 0, 0, NULL); \
         INSERT INTO keys (id, name, project, hash, prefix, state, version, created_at_ms, updated_at_ms) \

@@ -6,8 +6,8 @@ use shared::secret::Secret;
 
 use crate::db::chain::{self, ChainBroken, ChainHolds};
 use crate::db::error::OpenError;
-use crate::db::open::{DATABASE, open_to_read, sql_error};
 use crate::db::sealed::{Survey, survey};
+use crate::db::sqlite_state::open::{DATABASE, open_to_read, sql_error};
 
 /// Verifies the hash chain of the audit log of the state in `dir`.
 pub fn verify_audit(

@@ -17,7 +17,7 @@ use super::rollup::{Difference, GROUPED, correct, grouped};
 use crate::db::HOUR_MS;
 use crate::db::engine::{Db, DbResult, named_params};
 use crate::db::packed_row::{PackedRow, put, unless_damaged};
-use crate::db::quotas::{Corrections, Costs};
+use crate::db::quota_corrections::{Corrections, Costs};
 use crate::db::usage_effects;
 use crate::routing::catalog::history::History;
 

@@ -129,8 +129,11 @@ fn refused_requests_share_one_audit_row_with_a_count() {
     let Gateway { control, log, home, .. } = gateway;
     drop(log);
     control.stop();
-    let state =
-        crate::db::open::open(&home.path().join("state"), &shared::secret::Secret::new([3; 32])).unwrap();
+    let state = crate::db::sqlite_state::open::open(
+        &home.path().join("state"),
+        &shared::secret::Secret::new([3; 32]),
+    )
+    .unwrap();
     let refused = "SELECT detail FROM audit WHERE outcome = 'refused'";
     let details: Vec<String> = state.writer.rows(refused, (), |row| row.get(0)).unwrap();
     let count = |detail: &String| serde_json::from_str::<Value>(detail).unwrap()["after"]["count"].as_i64();

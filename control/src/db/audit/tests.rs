@@ -8,7 +8,7 @@ use super::*;
 use crate::common::actor::Who;
 use crate::db::chain::{ChainBroken, ChainHolds, verify};
 use crate::db::engine::Db;
-use crate::db::open::{Opened, open};
+use crate::db::sqlite_state::open::{Opened, open};
 
 const ROWS: i64 = 8;
 
@@ -177,7 +177,7 @@ fn an_old_row_that_was_changed_is_kept_as_evidence() {
 fn a_database_from_before_the_audit_gets_a_chain() {
     let dir = TempDir::new().unwrap();
     drop(opened(&dir));
-    let path = dir.path().join(crate::db::open::DATABASE);
+    let path = dir.path().join(crate::db::sqlite_state::open::DATABASE);
     let db = Db::create(&path).unwrap();
     let tables: Vec<String> = {
         db.rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT IN ('vault', 'usage', 'usage_journal', 'usage_hour')", (), |row| row.get(0)).unwrap()

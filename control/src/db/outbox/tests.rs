@@ -11,7 +11,7 @@ const DAY_MS: u64 = 86_400_000;
 fn opened() -> Db {
     let mut db = Db::in_memory().unwrap();
     db.set_pragma(None, "foreign_keys", true).unwrap();
-    crate::db::migrate::migrate(&mut db).unwrap();
+    crate::db::sqlite_state::migrate::migrate(&mut db).unwrap();
     db
 }
 

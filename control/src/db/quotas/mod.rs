@@ -1,6 +1,5 @@
 //! The tables `quotas` and `quota_used`: limits, and the amounts used of them in each calendar window.
 
-mod corrections;
 mod rules;
 mod spent;
 mod used;
@@ -9,11 +8,9 @@ use serde::{Deserialize, Serialize};
 use shared::id::{EndpointName, ModelId, ProviderId};
 use shared::quota::{Metric, Period, Scope, Subject};
 
-pub(crate) use self::corrections::{Corrections, Costs};
 pub(crate) use self::rules::Rules;
 pub(crate) use self::spent::parts;
-use self::used::KEPT_MS;
-pub(crate) use self::used::{add_used, correct_used, recent, used, used_since};
+pub(crate) use self::used::{KEPT_MS, add_used, correct_used, recent, used, used_since};
 use super::human_scope::HumanScope;
 use super::keys;
 use crate::db::engine::{Db, DbResult, FromValue, Mismatch, Row, Value, named_params};

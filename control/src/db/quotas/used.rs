@@ -75,7 +75,7 @@ pub(crate) fn recent(db: &Db, from_ms: u64, mut each: impl FnMut(&Record<'_>, Tr
 }
 
 /// The time after its start for which a window is kept: longer than a month plus the longest exchange.
-pub(super) const KEPT_MS: u64 = 62 * 24 * HOUR_MS;
+pub(crate) const KEPT_MS: u64 = 62 * 24 * HOUR_MS;
 /// The same for windows of an hour, of which there would be many.
 const HOURS_KEPT_MS: u64 = 6 * HOUR_MS;
 /// The largest amount that is added to another one, so that sums of two do not overflow.

@@ -9,8 +9,8 @@ use super::*;
 use crate::common::vault::VaultKeys;
 use crate::db::engine::Db;
 use crate::db::key_check::{make_keys, open_keys};
-use crate::db::migrate::migrate;
 use crate::db::providers::{self, ProviderRow};
+use crate::db::sqlite_state::migrate::migrate;
 use crate::routing::config::{Environment, Routing, WrittenProvider};
 
 fn store() -> (Db, VaultKeys) {

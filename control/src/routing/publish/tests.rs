@@ -17,7 +17,7 @@ use super::*;
 use crate::db::credentials;
 use crate::db::engine::Db;
 use crate::db::key_check::{make_keys, open_keys};
-use crate::db::migrate::migrate;
+use crate::db::sqlite_state::migrate::migrate;
 use crate::routing::config::{Config, Environment, load};
 
 pub(crate) const KEY: [u8; 32] = [5; 32];

@@ -153,7 +153,7 @@ fn measured(minute: u64, costs: &HourCosts, usual: &mut (u64, UsualSpending)) ->
 
 fn built_in() -> Vec<AlertRule> {
     let mut db = Db::in_memory().unwrap();
-    crate::db::migrate::migrate(&mut db).unwrap();
+    crate::db::sqlite_state::migrate::migrate(&mut db).unwrap();
     alert_rules::all(&db).unwrap()
 }
 

@@ -12,8 +12,8 @@ use super::manifest::{BUFFER_BYTES, DATABASE, Hasher, MANIFEST, Manifest, Manife
 use super::temporary_directory::TemporaryDirectory;
 use super::{BackupError, at};
 use crate::common::{private_file, regular_file};
-use crate::db::copy as stored;
-use crate::db::open::{APPLICATION_ID, USAGE_APPLICATION_ID};
+use crate::db::sqlite_state::copy as stored;
+use crate::db::sqlite_state::open::{APPLICATION_ID, USAGE_APPLICATION_ID};
 
 /// Reads `archive` as a restore would, and returns its manifest. Fails if the archive is damaged.
 pub fn verify(archive: &Path) -> Result<Manifest, BackupError> {

@@ -14,9 +14,10 @@ use super::manifest::{DATABASE, FORMAT, MANIFEST, Manifest, ManifestFile, NAMES}
 use super::temporary_directory::TemporaryDirectory;
 use super::{BackupError, at};
 use crate::common::private_file;
-use crate::db::copy::{self, ConsistentView};
+use crate::db::engine::sqlite::schemas::{MAIN, SCHEMA};
 use crate::db::error::OpenError;
-use crate::db::files::{MAIN, SCHEMA, USAGE};
+use crate::db::sqlite_state::copy::{self, ConsistentView};
+use crate::db::sqlite_state::files::USAGE;
 
 /// Creates a backup of the state in `dir`, verifies it, and removes all but the newest `kept` intact archives.
 pub fn create(dir: &Path, kept: u32) -> Result<Archive, BackupError> {

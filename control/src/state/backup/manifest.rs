@@ -9,7 +9,7 @@ use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 use shared::hex;
 
-use crate::db::files::USAGE;
+use crate::db::sqlite_state::files::USAGE;
 
 /// The contents of an archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,7 +113,7 @@ impl Hasher {
 pub(super) const FORMAT: u32 = 1;
 /// The name of the manifest's entry.
 pub(super) const MANIFEST: &str = "manifest.json";
-pub(super) const DATABASE: &str = crate::db::open::DATABASE;
+pub(super) const DATABASE: &str = crate::db::sqlite_state::open::DATABASE;
 /// All files that an archive may contain besides the manifest. The database comes first in the archive and is restored
 /// last.
 pub(crate) const NAMES: [&str; 3] = [DATABASE, USAGE, "catalog.json"];

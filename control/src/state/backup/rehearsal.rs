@@ -11,8 +11,8 @@ use super::directory::{FOLDER, list};
 use super::manifest::{DATABASE, Manifest};
 use super::temporary_directory::TemporaryDirectory;
 use super::{BackupError, at};
-use crate::db::copy::describe;
-use crate::db::open::opens_with;
+use crate::db::sqlite_state::copy::describe;
+use crate::db::sqlite_state::open::opens_with;
 
 /// Rehearses the restore of the newest archive of the state in `dir`. Returns its name, or `None` if there is no archive.
 pub(crate) fn rehearse(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Option<String>, BackupError> {

@@ -11,8 +11,8 @@ use super::manifest::{DATABASE, Manifest};
 use super::temporary_directory::TemporaryDirectory;
 use super::{BackupError, at};
 use crate::common::regular_file;
-use crate::db::lock::{self, StateLock};
-use crate::db::open::{make_directory, opens_with};
+use crate::db::sqlite_state::lock::{self, StateLock};
+use crate::db::sqlite_state::open::{make_directory, opens_with};
 
 /// The parameters of [`restore`].
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::manifest::{DATABASE, Hasher, MANIFEST};
 use super::*;
 use crate::db::engine::Db;
-use crate::db::open::open;
+use crate::db::sqlite_state::open::open;
 
 static KEY: std::sync::LazyLock<Secret<[u8; 32]>> = std::sync::LazyLock::new(|| Secret::new([1; 32]));
 
@@ -220,11 +220,11 @@ impl Forged {
         drop(opened);
         let copy = dir.join("copy");
         fs::write(&copy, "").unwrap();
-        crate::db::copy::ConsistentView::of(&dir).unwrap().copy("main", &copy).unwrap();
+        crate::db::sqlite_state::copy::ConsistentView::of(&dir).unwrap().copy("main", &copy).unwrap();
         let database = fs::read(copy).unwrap();
         let manifest = serde_json::json!({
             "format": 1, "created_at": "now", "gateway_version": "x",
-            "database_version": crate::db::migrate::newest(), "rows": {},
+            "database_version": crate::db::sqlite_state::migrate::newest(), "rows": {},
             "files": [{"name": DATABASE, "bytes": database.len(), "sha256": sha256(&database)}],
         });
         Self { manifest, entries: vec![(EntryType::Regular, DATABASE.into(), database)] }

@@ -8,10 +8,12 @@ use shared::secret::Secret;
 use super::StateToExamine;
 use super::finding::{Findings, Subject, quoted};
 use crate::db::error::OpenError;
-use crate::db::files::{Files, USAGE};
-use crate::db::migrate;
-use crate::db::open::{DATABASE, JOURNAL, connect_reader, examine as examine_files, nothing_left_over};
-use crate::db::upgrade_snapshot::{self, ROLLING_BACK, SNAPSHOT};
+use crate::db::sqlite_state::files::{Files, USAGE};
+use crate::db::sqlite_state::migrate;
+use crate::db::sqlite_state::open::{
+    DATABASE, JOURNAL, connect_reader, examine as examine_files, nothing_left_over,
+};
+use crate::db::sqlite_state::upgrade_snapshot::{self, ROLLING_BACK, SNAPSHOT};
 use crate::routing::config::secrets_file;
 use crate::state::checks::{verify_audit, verify_credentials};
 use crate::usage::journal::examine::examine as journal_content;

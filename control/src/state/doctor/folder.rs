@@ -9,9 +9,9 @@ use rustix::fs::{Access, access, statvfs};
 use rustix::process::geteuid;
 
 use super::finding::{Findings, Subject, quoted};
-use crate::db::files::USAGE;
-use crate::db::lock::FILE as LOCK;
-use crate::db::open::{DATABASE, JOURNAL};
+use crate::db::sqlite_state::files::USAGE;
+use crate::db::sqlite_state::lock::FILE as LOCK;
+use crate::db::sqlite_state::open::{DATABASE, JOURNAL};
 use crate::db::telemetry::TELEMETRY;
 use crate::state::backup::FOLDER as BACKUPS;
 

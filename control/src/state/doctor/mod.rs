@@ -16,7 +16,7 @@ use shared::secret::Secret;
 pub use finding::{Finding, Level, Subject, quoted, report_json, report_text, seconds_of};
 
 use self::finding::Findings;
-use crate::db::lock::{self, LockState};
+use crate::db::sqlite_state::lock::{self, LockState};
 
 /// The state to examine.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ pub fn examine_state(state: StateToExamine<'_>) -> ExaminedState {
         if !is_in_use {
             database::examine_journal(state.dir, &mut found);
         }
-        if backups.newest.is_none() && state.dir.join(crate::db::open::DATABASE).exists() {
+        if backups.newest.is_none() && state.dir.join(crate::db::sqlite_state::open::DATABASE).exists() {
             found.warning(
                 Subject::Backups,
                 "there is no intact archive of this state in its directory",

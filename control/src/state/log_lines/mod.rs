@@ -19,7 +19,7 @@ pub use self::queue::LineQueue;
 use self::queue::LineSink;
 use self::rolling::RollingFile;
 use self::stream::StandardStream;
-use crate::db::open::make_directory;
+use crate::db::sqlite_state::open::make_directory;
 
 /// The destinations of the log lines of this process. Clones share them.
 #[derive(Clone, Debug)]

@@ -13,9 +13,9 @@ use super::configuration_text::{ConfigurationText, free_variable};
 use crate::db::endpoints::{self, EndpointRow};
 use crate::db::engine::{Db, DbResult};
 use crate::db::error::OpenError;
-use crate::db::open::{DATABASE, open_to_read, sql_error};
 use crate::db::providers::{self, ProviderRow};
 use crate::db::quotas::Rules;
+use crate::db::sqlite_state::open::{DATABASE, open_to_read, sql_error};
 use crate::routing::config::DOTS;
 
 /// The objects of a database as a configuration.

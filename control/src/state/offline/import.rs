@@ -21,7 +21,7 @@ use crate::db::audit::{self, AuditEntry};
 use crate::db::credentials;
 use crate::db::engine::{Db, DbResult};
 use crate::db::error::OpenError;
-use crate::db::open::{Opened, open, sql_error};
+use crate::db::sqlite_state::open::{Opened, open, sql_error};
 use crate::routing::config::{Plain, PlainReading};
 
 /// The result of an import.
@@ -180,8 +180,8 @@ fn is_there(file: &Path) -> Result<bool, ImportError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::open::open_to_read;
     use crate::db::sealed::survey;
+    use crate::db::sqlite_state::open::open_to_read;
 
     const KEY: [u8; 32] = [7; 32];
 

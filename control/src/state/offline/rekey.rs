@@ -9,13 +9,13 @@ use std::path::Path;
 use shared::secret::Secret;
 
 use crate::db::engine::sqlite::row_sums;
+use crate::db::engine::sqlite::schemas::MAIN;
 use crate::db::engine::{Db, DbError};
 use crate::db::error::OpenError;
-use crate::db::files::MAIN;
 use crate::db::key_check::{KeysError, open_keys, reseal_data_key};
-use crate::db::lock::StateLock;
-use crate::db::open::{DATABASE, check, connect_writer, sql_error};
 use crate::db::sealed::survey;
+use crate::db::sqlite_state::lock::StateLock;
+use crate::db::sqlite_state::open::{DATABASE, check, connect_writer, sql_error};
 use crate::db::vault::{forget_pages, leave_nothing_behind};
 
 /// The state directory, the current key and the new key.

@@ -13,9 +13,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::db::error::OpenError;
-use crate::db::lock::StateLock;
-use crate::db::open::DATABASE;
-use crate::db::upgrade_snapshot::{
+use crate::db::sqlite_state::lock::StateLock;
+use crate::db::sqlite_state::open::DATABASE;
+use crate::db::sqlite_state::upgrade_snapshot::{
     ROLLING_BACK, SNAPSHOT, Snapshot, create_folders, read, remove, state_files, sync,
 };
 

@@ -10,10 +10,10 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::db::engine::{Db, DbResult};
-use crate::db::migrate::{MIGRATIONS, migrate};
-use crate::db::open::open;
 use crate::db::packed_row::put;
-use crate::db::relocate::settle;
+use crate::db::sqlite_state::migrate::{MIGRATIONS, migrate};
+use crate::db::sqlite_state::open::open;
+use crate::db::sqlite_state::relocate::settle;
 use crate::usage::requests::{self, NamedRequest};
 use crate::usage::retention::tables;
 use crate::usage::tests::{Process, event};

@@ -7,7 +7,7 @@ use crate::db::engine::{Db, DbResult, Transaction, named_params};
 use crate::db::signed;
 
 use crate::db::HOUR_MS;
-use crate::db::files::schema_of_usage;
+use crate::db::engine::sqlite::schemas::schema_of_usage;
 use crate::usage::request_index;
 use crate::usage::rollup::DAY_HOURS;
 

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::db::engine::{Db, DbResult};
 use crate::db::key_check::{make_keys, open_keys};
-use crate::db::migrate::migrate;
+use crate::db::sqlite_state::migrate::migrate;
 use crate::routing::config::{self, Environment};
 use crate::routing::publish::{Publisher, PublisherParams};
 use crate::usage::gauge::{Gauge, add, read};

@@ -16,7 +16,7 @@ use crate::db::audit;
 use crate::db::engine::{Db, Row};
 use crate::db::key_check::{make_keys, open_keys};
 use crate::db::members::MemberRole;
-use crate::db::migrate::migrate;
+use crate::db::sqlite_state::migrate::migrate;
 use crate::routing::catalog::cache::CatalogCache;
 use crate::routing::config::{Environment, Routing};
 

@@ -3,4 +3,5 @@
 pub(crate) mod connect;
 mod convert;
 pub(crate) mod row_sums;
+pub(crate) mod schemas;
 pub(crate) mod session;

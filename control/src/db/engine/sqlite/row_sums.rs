@@ -180,10 +180,10 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::db::engine::sqlite::schemas::{MAIN, SCHEMA};
     use crate::db::error::OpenError;
-    use crate::db::files::{MAIN, SCHEMA};
-    use crate::db::open::{Opened, open};
-    use crate::db::relocate::settle;
+    use crate::db::sqlite_state::open::{Opened, open};
+    use crate::db::sqlite_state::relocate::settle;
     use crate::usage::tests::{Process, event};
 
     const PROJECT: &str = "INSERT INTO projects VALUES (:id, :id, 0, NULL, NULL, NULL, 1, 0, 0, NULL)";

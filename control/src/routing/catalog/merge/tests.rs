@@ -8,7 +8,7 @@ use shared::usage::Class;
 use std::sync::OnceLock;
 
 use super::*;
-use crate::db::migrate::migrate;
+use crate::db::sqlite_state::migrate::migrate;
 use crate::routing::catalog::cache::{models_url, url_of};
 use crate::routing::catalog::history::History;
 use crate::routing::config::{Environment, load};

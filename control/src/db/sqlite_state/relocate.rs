@@ -14,16 +14,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::engine::sqlite::row_sums;
-use super::error::OpenError;
-use super::files::{Files, MAIN, SCHEMA, USAGE, attach, detach, is_apart};
+use super::files::{Files, USAGE, attach, detach, is_apart};
 use super::migrate;
 use super::open::{
     DATABASE, USAGE_APPLICATION_ID, close_to_others, connect_writer, new_file, put_in_place, remove,
     sql_error,
 };
-use super::usage_effects;
+use crate::db::engine::sqlite::row_sums;
+use crate::db::engine::sqlite::schemas::{MAIN, SCHEMA};
 use crate::db::engine::{Db, DbResult, Transaction};
+use crate::db::error::OpenError;
+use crate::db::usage_effects;
 
 /// The result of `settle`: the location of usage.
 #[derive(Debug)]
@@ -197,7 +198,7 @@ fn copy_out(db: &mut Db, to: &Path) -> DbResult<u64> {
     let tx = db.transaction()?;
     let copied = copy(&tx, MAIN, SCHEMA)?;
     tx.commit()?;
-    // From now on use WAL mode, as in `db/open.rs`. The mode must not change after the file has its final name.
+    // From now on use WAL mode, as in `open.rs`. The mode must not change after the file has its final name.
     db.set_pragma(Some(SCHEMA), "journal_mode", "WAL")?;
     detach(db)?;
     Ok(copied)

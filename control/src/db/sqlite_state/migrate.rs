@@ -2,10 +2,11 @@
 //!
 //! A migration is never edited after it has landed, and none is ever reverted: an older release refuses a newer
 //! database. A migration whose name begins with `usage` changes only the tables of usage and runs in the file that
-//! contains them (`db/files.rs`). Both files count all numbers.
+//! contains them (`files.rs`). Both files count all numbers.
 
-use super::engine::sqlite::row_sums;
-use super::files::{MAIN, is_apart};
+use super::files::is_apart;
+use crate::db::engine::sqlite::row_sums;
+use crate::db::engine::sqlite::schemas::MAIN;
 use crate::db::engine::{Db, DbResult};
 
 /// All migrations in order; the first one creates version 1.
@@ -90,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_migration_list_matches_the_folder() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/db/migrations");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/db/sqlite_state/migrations");
         let mut names: Vec<_> =
             std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();

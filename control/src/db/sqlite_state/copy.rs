@@ -5,13 +5,14 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use super::engine::sqlite::connect::Access;
-use super::files::{Files, has_usage_apart, is_apart};
+use super::files::{Files, is_apart};
 use super::migrate;
 use super::open::connect_reader;
-use super::packed_row;
-use super::usage_effects;
+use crate::db::engine::sqlite::connect::Access;
+use crate::db::engine::sqlite::schemas::has_usage_apart;
 use crate::db::engine::{Db, DbError, DbResult};
+use crate::db::packed_row;
+use crate::db::usage_effects;
 
 /// A consistent view of all databases of a state at one moment. Writers are not blocked.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ impl ConsistentView {
     }
 
     /// Same as [`Self::of`]; calls `wait` after each try that found an amount on its way.
-    pub(super) fn of_after(dir: &Path, mut wait: impl FnMut()) -> DbResult<Self> {
+    pub(crate) fn of_after(dir: &Path, mut wait: impl FnMut()) -> DbResult<Self> {
         let mut tries = 0;
         loop {
             tries += 1;

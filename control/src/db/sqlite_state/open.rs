@@ -16,18 +16,19 @@ use std::path::{Path, PathBuf};
 
 use shared::secret::Secret;
 
-use super::chain;
-use super::engine::sqlite::connect::Access;
-use super::engine::sqlite::row_sums;
-use super::error::OpenError;
-use super::files::{Files, MAIN, USAGE};
-use super::key_check::{KeysError, make_keys, open_keys};
+use super::files::{Files, USAGE};
 use super::lock::StateLock;
 use super::migrate;
 use super::upgrade_snapshot;
 use crate::common::private_file;
 use crate::common::vault::VaultKeys;
+use crate::db::chain;
+use crate::db::engine::sqlite::connect::Access;
+use crate::db::engine::sqlite::row_sums;
+use crate::db::engine::sqlite::schemas::MAIN;
 use crate::db::engine::{Db, DbError, DbErrorKind, DbResult};
+use crate::db::error::OpenError;
+use crate::db::key_check::{KeysError, make_keys, open_keys};
 
 /// An opened state directory.
 #[derive(Debug)]
@@ -327,7 +328,7 @@ pub(crate) const USAGE_APPLICATION_ID: i32 = 0x6c6c_6d75;
 const VERSION_WITH_AUDIT: i64 = 3;
 const WAL_BYTES_KEPT: i64 = 16 << 20;
 /// The write-ahead log's length, in pages of 4 KiB, at which a commit moves the log into the database. Usually
-/// `db/checkpoints.rs` has moved it long before.
+/// `checkpoints.rs` has moved it long before.
 const WAL_PAGES_MAX: i64 = 4_096;
 const CHECKED_BYTES_MAX: u64 = 256 << 20;
 /// Tables that grow with traffic and time. Their rows are not compared with their sums in a database larger than

@@ -7,9 +7,9 @@ use records::{Record, RecordName, Trace, rare_fields};
 use shared::clock::unix_ms;
 use shared::quota::{Counters, Metric};
 
-use super::{KEPT_MS, Rules};
+use super::quotas::{KEPT_MS, Rules};
+use super::usage_effects;
 use crate::db::engine::{Db, DbResult};
-use crate::db::usage_effects;
 
 /// The corrections of one transaction.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! Moves the write-ahead log into the database, on a separate connection and thread. The commits of the writer thread,
 //! and everything that waits for them, need not wait for it. If the log grows faster than it is moved, the commit that
-//! finds it too long moves it (`db/open.rs`).
+//! finds it too long moves it (`open.rs`).
 
 use std::io;
 use std::thread::JoinHandle;
@@ -66,7 +66,7 @@ const PASSIVE: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::open::connect_writer;
+    use crate::db::sqlite_state::open::connect_writer;
 
     #[test]
     fn a_checkpoint_moves_pages_to_the_database_and_restarts_the_wal() {

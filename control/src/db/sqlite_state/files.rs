@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::open::{DATABASE, connect_reader, connect_writer, tune_writer};
+use crate::db::engine::sqlite::schemas::SCHEMA;
 use crate::db::engine::{Db, DbResult};
 
 /// The paths of the database files of one state.
@@ -71,16 +72,6 @@ pub(crate) fn is_apart(db: &Db) -> DbResult<bool> {
     }
 }
 
-/// True if this connection has attached `usage.db`.
-pub(crate) fn has_usage_apart(db: &Db) -> bool {
-    db.has_schema(SCHEMA)
-}
-
-/// Returns the schema in which a writing connection has, or would have, the tables of usage.
-pub(crate) fn schema_of_usage(db: &Db) -> &'static str {
-    if has_usage_apart(db) { SCHEMA } else { MAIN }
-}
-
 /// Attaches an existing database.
 pub(crate) fn attach(db: &Db, path: &Path) -> DbResult<()> {
     // Passed as bytes, because a path need not be UTF-8.
@@ -94,9 +85,6 @@ pub(crate) fn detach(db: &Db) -> DbResult<()> {
 
 /// The name of the separate database of usage in the state directory.
 pub(crate) const USAGE: &str = "usage.db";
-/// The schema name of `usage.db` in statements.
-pub(crate) const SCHEMA: &str = "usage_db";
-pub(crate) const MAIN: &str = "main";
 const ATTACH: &str = "ATTACH :path AS usage_db";
 const DETACH: &str = "DETACH usage_db";
 const KNOWS_PLACES: &str = "SELECT count(*) FROM main.sqlite_schema WHERE name = 'usage_place'";

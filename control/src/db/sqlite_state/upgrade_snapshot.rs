@@ -17,11 +17,11 @@ use rustix::fs::statvfs;
 use serde::{Deserialize, Serialize};
 use shared::hex;
 
-use super::error::OpenError;
 use super::files::USAGE;
 use super::migrate;
 use super::open::{DATABASE, JOURNAL};
 use crate::common::{private_file, regular_file};
+use crate::db::error::OpenError;
 
 /// The description of a snapshot, in the file `manifest.json` inside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,8 +5,8 @@ use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::path::Path;
 
-use super::error::OpenError;
 use crate::common::private_file;
+use crate::db::error::OpenError;
 
 /// The lock, held until it is dropped.
 #[derive(Debug)]
