@@ -187,7 +187,7 @@ impl Call<'_> {
 struct FirstTime;
 
 impl Command for FirstTime {
-    fn apply(self: Box<Self>, _: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, _: &Write<'_>) -> Result<Done, CommandRefusal> {
         Err(CommandRefusal::not_found("answer", "of before"))
     }
 }

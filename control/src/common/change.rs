@@ -15,13 +15,13 @@ pub(crate) enum FieldChange<T> {
     Set(T),
 }
 
-impl<T> FieldChange<T> {
+impl<T: Clone> FieldChange<T> {
     /// Returns the new value of an optional field whose value was `before`.
-    pub(crate) fn of(self, before: Option<T>) -> Option<T> {
+    pub(crate) fn of(&self, before: Option<T>) -> Option<T> {
         match self {
             Self::Keep => before,
             Self::Clear => None,
-            Self::Set(value) => Some(value),
+            Self::Set(value) => Some(value.clone()),
         }
     }
 }
@@ -57,7 +57,7 @@ pub(crate) struct AllowlistEdit {
 
 impl AllowlistEdit {
     /// Returns the allowlist after the change.
-    pub(crate) fn of(self, before: Allowlist) -> Allowlist {
+    pub(crate) fn of(&self, before: Allowlist) -> Allowlist {
         Allowlist {
             models: self.models.of(before.models),
             endpoints: self.endpoints.of(before.endpoints),

@@ -64,8 +64,8 @@ pub(crate) struct TestRule {
 }
 
 impl Command for ChangeAlert {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
-        let (alert, action) = match self.0 {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+        let (alert, action) = match self.0.clone() {
             AlertChange::Open { rule, severity, measurement, since_ms } => {
                 let alert = opened(write, (rule, severity), measurement, since_ms)?;
                 alerts::put(write.db, &alert)?;
@@ -148,7 +148,7 @@ fn title(write: &Write<'_>, kind: &str, object: Option<&str>) -> Result<String, 
 }
 
 impl Command for AcknowledgeAlert {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let alert = find(write, &self.id)?;
         if alert.resolved_at_ms.is_some() {
             return Err(CommandRefusal::conflict("This alert is resolved."));
@@ -166,7 +166,7 @@ impl Command for AcknowledgeAlert {
 }
 
 impl Command for CreateRule {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         if alert_rules::all(write.db)?.len() >= RULES_MAX {
             return Err(CommandRefusal::conflict(format!(
                 "There are {RULES_MAX} rules, the maximum. Delete one first."
@@ -174,9 +174,9 @@ impl Command for CreateRule {
         }
         let rule = AlertRule {
             id: new_id("rule", write.now_ms)?,
-            name: self.name,
+            name: self.name.clone(),
             kind: self.kind,
-            objects: self.objects,
+            objects: self.objects.clone(),
             threshold: self.threshold,
             floor_micro_usd: self.floor_micro_usd,
             severity: self.severity,
@@ -195,11 +195,11 @@ impl Command for CreateRule {
 }
 
 impl Command for EditRule {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         let after = AlertRule {
-            name: self.name.unwrap_or_else(|| before.name.clone()),
-            objects: self.objects.unwrap_or_else(|| before.objects.clone()),
+            name: self.name.clone().unwrap_or_else(|| before.name.clone()),
+            objects: self.objects.clone().unwrap_or_else(|| before.objects.clone()),
             threshold: self.threshold.or(before.threshold),
             floor_micro_usd: self.floor_micro_usd.or(before.floor_micro_usd),
             severity: self.severity.unwrap_or(before.severity),
@@ -221,7 +221,7 @@ impl Command for EditRule {
 }
 
 impl Command for DeleteRule {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         alert_rules::delete(write.db, &before.id)?;
         let audit = AuditEntry::done("alert_rule.delete", "alert_rule", &before.id).before(json!(before));
@@ -231,7 +231,7 @@ impl Command for DeleteRule {
 }
 
 impl Command for TestRule {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let rule = expect(write, &self.id, None)?;
         let object = rule.objects.as_ref().and_then(|objects| objects.first()).map(String::as_str);
         let data = json!({

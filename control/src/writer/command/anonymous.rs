@@ -21,7 +21,7 @@ pub(crate) struct ClaimCheck {
 }
 
 impl Command for ClaimCheck {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let Some(claimed_at_ms) = anonymous::claimed_at(write.db, &self.id)? else {
             return self.connect(write);
         };
@@ -43,10 +43,10 @@ impl Command for ClaimCheck {
 }
 
 impl ClaimCheck {
-    fn connect(self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn connect(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         anonymous::claim(write.db, &self.id, write.now_ms)?;
-        let Self { id, settings: written } = self;
-        Box::new(CreateProvider { id, auth: None, owner: None, written, is_anonymous: true }).apply(write)
+        let (id, written) = (self.id.clone(), self.settings.clone());
+        CreateProvider { id, auth: None, owner: None, written, is_anonymous: true }.apply(write)
     }
 }
 

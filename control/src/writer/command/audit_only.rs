@@ -16,7 +16,7 @@ impl AuditOnly {
 }
 
 impl Command for AuditOnly {
-    fn apply(self: Box<Self>, _: &Write<'_>) -> Result<Done, CommandRefusal> {
-        Ok(self.0)
+    fn apply(&self, _: &Write<'_>) -> Result<Done, CommandRefusal> {
+        Ok(self.0.clone())
     }
 }

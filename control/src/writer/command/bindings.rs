@@ -27,7 +27,7 @@ pub(crate) struct Unbind {
 }
 
 impl Command for Bind {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.provider, self.if_version, false)?;
         if before.held.as_ref().is_none_or(|held| held.row.owner.is_none()) {
             return Err(CommandRefusal::conflict(format!(
@@ -42,7 +42,7 @@ impl Command for Bind {
 }
 
 impl Command for Unbind {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.provider, self.if_version, false)?;
         if !providers::unbind(write.db, &self.provider, &self.project)? {
             return Err(CommandRefusal::not_found("binding to project", &self.project));

@@ -42,7 +42,7 @@ pub(crate) struct DeleteOverride {
 }
 
 impl Command for CreateOverride {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         if overrides::count(write.db)? >= OVERRIDES_MAX {
             return Err(CommandRefusal::conflict(format!(
                 "The limit of {OVERRIDES_MAX} overrides is reached. Delete some first."
@@ -59,10 +59,10 @@ impl Command for CreateOverride {
         }
         let new_override = Override {
             id: new_id("ovr", write.now_ms)?,
-            provider: self.provider,
-            model: self.model,
+            provider: self.provider.clone(),
+            model: self.model.clone(),
             effective_from_ms: self.effective_from_ms.unwrap_or(write.now_ms),
-            facts: self.facts,
+            facts: self.facts.clone(),
             created_at_ms: write.now_ms,
         };
         if overrides::is_taken(write.db, &new_override)? {
@@ -73,13 +73,13 @@ impl Command for CreateOverride {
         overrides::put(write.db, &new_override)?;
         let audit = AuditEntry::done("catalog_override.create", "catalog_override", &new_override.id)
             .after(json!(new_override));
-        let output = StoredOverride { stored: new_override, warnings: self.warnings };
+        let output = StoredOverride { stored: new_override, warnings: self.warnings.clone() };
         Done::new(&output, audit, Touched::ROUTING)
     }
 }
 
 impl Command for DeleteOverride {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = overrides::find(write.db, &self.id)?
             .ok_or_else(|| CommandRefusal::not_found("catalog override", &self.id))?;
         overrides::delete(write.db, &before.id)?;

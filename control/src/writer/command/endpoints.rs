@@ -40,13 +40,13 @@ pub(crate) struct DeleteEndpoint {
 }
 
 impl Command for CreateEndpoint {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         is_free(write, &self.name)?;
         check(write, &self.failover)?;
         let row = EndpointRow {
-            name: self.name,
-            failover: self.failover,
-            preamble: self.preamble,
+            name: self.name.clone(),
+            failover: self.failover.clone(),
+            preamble: self.preamble.clone(),
             version: 1,
             created_at_ms: write.now_ms,
             updated_at_ms: write.now_ms,
@@ -60,12 +60,12 @@ impl Command for CreateEndpoint {
 }
 
 impl Command for ReplaceEndpoint {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.name, self.if_version, self.shadowed)?;
         check(write, &self.failover)?;
         let row = EndpointRow {
-            failover: self.failover,
-            preamble: self.preamble,
+            failover: self.failover.clone(),
+            preamble: self.preamble.clone(),
             version: before.version + 1,
             updated_at_ms: write.now_ms,
             ..before.clone()
@@ -81,7 +81,7 @@ impl Command for ReplaceEndpoint {
 }
 
 impl Command for DeleteEndpoint {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.name, self.if_version, self.shadowed)?;
         endpoints::delete(write.db, &self.name)?;
         let audit =

@@ -16,10 +16,10 @@ use shared::secret::Secret;
 struct Sql(&'static str, Touched);
 
 impl Command for Sql {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         write.db.batch(self.0)?;
         let audit = AuditEntry::done("test.sql", "test", self.0);
-        Done::new(&json!({"sql": self.0}), audit, self.1)
+        Done::new(&json!({"sql": self.0}), audit, self.1.clone())
     }
 }
 

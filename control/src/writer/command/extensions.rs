@@ -48,7 +48,7 @@ pub(crate) struct RecordProbe {
 }
 
 impl Command for CreateExtension {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         if extensions::find(write.db, &self.name)?.is_some() {
             return Err(CommandRefusal::conflict(format!("An extension is already called '{}'.", self.name)));
         }
@@ -59,8 +59,8 @@ impl Command for CreateExtension {
         }
         let row = ExtensionRow {
             secret: seal_secret(write.keys, &self.name, self.secret.expose())?,
-            name: self.name,
-            url: self.url,
+            name: self.name.clone(),
+            url: self.url.clone(),
             secret_at_ms: write.now_ms,
             enabled: self.enabled,
             last_check: None,
@@ -77,7 +77,7 @@ impl Command for CreateExtension {
 }
 
 impl Command for EditExtension {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.name, self.if_version)?;
         let shown_before = shown(write, &before)?;
         let mut row = before.clone();
@@ -89,7 +89,7 @@ impl Command for EditExtension {
             row.secret = seal_secret(write.keys, &row.name, secret.expose())?;
             row.secret_at_ms = write.now_ms;
         }
-        row.url = self.url.unwrap_or(row.url);
+        row.url = self.url.clone().unwrap_or(row.url);
         row.enabled = self.enabled.unwrap_or(row.enabled);
         row.version += 1;
         row.updated_at_ms = write.now_ms;
@@ -103,7 +103,7 @@ impl Command for EditExtension {
 }
 
 impl Command for DeleteExtension {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.name, self.if_version)?;
         let shown_before = shown(write, &before)?;
         let users = used_by(write, &before.name)?;
@@ -121,14 +121,14 @@ impl Command for DeleteExtension {
 }
 
 impl Command for RecordProbe {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let mut row = expect(write, &self.name, None)?;
         if row.version != self.version {
             return Err(CommandRefusal::conflict(
                 "The extension was changed while it was being probed. Probe it again.",
             ));
         }
-        let ProbeResult { check, providers } = self.result;
+        let ProbeResult { check, providers } = self.result.clone();
         if let Some(providers) = &providers {
             row.providers = json!(providers).to_string();
         }

@@ -23,7 +23,7 @@ pub(crate) struct CreateFirstEndpoint {
 }
 
 impl Command for CreateFirstEndpoint {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         if exists(write, FIRST_ENDPOINT)? {
             return Ok(Done::unrecorded());
         }
@@ -35,7 +35,7 @@ impl Command for CreateFirstEndpoint {
             return Err(CommandRefusal::conflict("The configuration file has no provider of chat models."));
         }
         let create = CreateEndpoint { name: FIRST_ENDPOINT.to_owned(), failover, preamble: None };
-        Box::new(create).apply(write)
+        create.apply(write)
     }
 }
 

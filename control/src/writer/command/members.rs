@@ -67,7 +67,7 @@ impl ShownMember {
 }
 
 impl Command for PutMember {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         projects::known(write, &self.project)?;
         let principal = principals::find(write.db, &self.principal)?;
         principal.ok_or_else(|| CommandRefusal::not_found("principal", &self.principal))?;
@@ -79,8 +79,8 @@ impl Command for PutMember {
             keep_an_owner(write, before)?;
         }
         let after = ProjectMember {
-            project: self.project,
-            principal: self.principal,
+            project: self.project.clone(),
+            principal: self.principal.clone(),
             role: self.role,
             created_at_ms: before.as_ref().map_or(write.now_ms, |before| before.created_at_ms),
         };
@@ -92,7 +92,7 @@ impl Command for PutMember {
 }
 
 impl Command for RemoveMember {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         projects::known(write, &self.project)?;
         let before = members::find(write.db, &self.project, &self.principal)?
             .ok_or_else(|| CommandRefusal::not_found("member", &self.principal))?;

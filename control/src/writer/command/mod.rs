@@ -81,8 +81,8 @@ pub(crate) type WriteOutcome = Result<Answer, CommandRefusal>;
 
 /// A change of the state, as a value.
 pub(crate) trait Command: Debug + Send + 'static {
-    /// Changes rows. On a refusal, all its changes are rolled back.
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal>;
+    /// Changes rows. On a refusal, all its changes are rolled back. May be called again after a rollback.
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal>;
 
     /// Completes a stored answer for a repeated request. Returns an audit entry if that reveals a secret.
     fn replayed(
@@ -116,7 +116,7 @@ pub(crate) struct Write<'a> {
 }
 
 /// The result of a command that was applied.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Done {
     /// The output for the caller as JSON; empty if there is no content.
     body: Vec<u8>,
@@ -284,7 +284,7 @@ fn commit(
         let savepoint = tx.savepoint()?;
         let write = Write::of(&savepoint, keys, publisher, &actor);
         let now_ms = write.now_ms;
-        outcomes.push(match write.run(command, status, idempotency.as_ref()) {
+        outcomes.push(match write.run(&*command, status, idempotency.as_ref()) {
             Ok((answer, more)) => {
                 touched = touched.and(more);
                 savepoint.commit()?;
@@ -331,7 +331,7 @@ impl Write<'_> {
     /// Replays the answer to an earlier request, or applies the command.
     fn run(
         &self,
-        command: Box<dyn Command>,
+        command: &dyn Command,
         status: StatusCode,
         idempotency: Option<&Idempotency>,
     ) -> Result<(Answer, Touched), CommandRefusal> {

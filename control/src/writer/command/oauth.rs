@@ -63,7 +63,7 @@ pub(crate) struct ForgetSignIn {
 }
 
 impl Command for KeepSignIn {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let provider = connectable(write, &self.provider)?;
         let issuer = provider.issuer.as_ref().filter(|_| provider.auth == ConnectionAuth::Oauth);
         if issuer.is_none_or(|issuer| issuer.binding(provider.origin.as_ref()) != self.binding) {
@@ -75,18 +75,21 @@ impl Command for KeepSignIn {
         own(write, &self.provider, &self.owner)?;
         let before = oauth::find(write.db, write.keys, &self.provider)?;
         let connection = OauthConnection {
-            owner: self.owner,
+            owner: self.owner.clone(),
             serial: next_serial(before.as_ref().map_or(0, |before| before.serial), write.now_ms),
-            binding: self.binding,
-            account: self.account,
-            scopes: self.tokens.scopes.unwrap_or(self.scopes),
+            binding: self.binding.clone(),
+            account: self.account.clone(),
+            scopes: self.tokens.scopes.clone().unwrap_or_else(|| self.scopes.clone()),
             expires_at_ms: expiry(self.tokens.life_s, write.now_ms),
-            tokens: Some(OauthTokens { access: self.tokens.access, refresh: self.tokens.refresh }),
+            tokens: Some(OauthTokens {
+                access: self.tokens.access.clone(),
+                refresh: self.tokens.refresh.clone(),
+            }),
             connected_at_ms: write.now_ms,
             refreshed_at_ms: None,
             refresh_began_at_ms: None,
             failure: None,
-            provider: self.provider,
+            provider: self.provider.clone(),
         };
         oauth::put(write.db, write.keys, &connection)?;
         let audit = recorded("provider.connect", &connection);
@@ -95,7 +98,7 @@ impl Command for KeepSignIn {
 }
 
 impl Command for BeginRefresh {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let mut connection = expect(write, &self.provider, self.serial)?;
         connection.refresh_began_at_ms = Some(write.now_ms);
         oauth::put(write.db, write.keys, &connection)?;
@@ -104,14 +107,17 @@ impl Command for BeginRefresh {
 }
 
 impl Command for KeepRefreshed {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.provider, self.serial)?;
         let kept = before.tokens.and_then(|tokens| tokens.refresh);
         let connection = OauthConnection {
             serial: next_serial(before.serial, write.now_ms),
-            scopes: self.tokens.scopes.unwrap_or(before.scopes),
+            scopes: self.tokens.scopes.clone().unwrap_or(before.scopes),
             expires_at_ms: expiry(self.tokens.life_s, write.now_ms),
-            tokens: Some(OauthTokens { access: self.tokens.access, refresh: self.tokens.refresh.or(kept) }),
+            tokens: Some(OauthTokens {
+                access: self.tokens.access.clone(),
+                refresh: self.tokens.refresh.clone().or(kept),
+            }),
             refreshed_at_ms: Some(write.now_ms),
             refresh_began_at_ms: None,
             failure: None,
@@ -127,14 +133,14 @@ impl Command for KeepRefreshed {
 }
 
 impl Command for RefuseRefresh {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.provider, self.serial)?;
         let connection = OauthConnection {
             serial: next_serial(before.serial, write.now_ms),
             tokens: None,
             expires_at_ms: None,
             refresh_began_at_ms: None,
-            failure: Some((write.now_ms, self.reason)),
+            failure: Some((write.now_ms, self.reason.clone())),
             ..before
         };
         oauth::put(write.db, write.keys, &connection)?;
@@ -144,7 +150,7 @@ impl Command for RefuseRefresh {
 }
 
 impl Command for ForgetSignIn {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = oauth::find(write.db, write.keys, &self.provider)?;
         let before =
             before.ok_or_else(|| CommandRefusal::not_found("sign-in at provider", &self.provider))?;

@@ -66,7 +66,7 @@ pub(crate) struct ClaimedDelivery {
 }
 
 impl Command for RetryDelivery {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = find(write, self.number)?;
         let after = delivery::retry(write.db, self.number, write.now_ms)?
             .ok_or_else(|| CommandRefusal::conflict("This delivery has been delivered."))?;
@@ -77,18 +77,18 @@ impl Command for RetryDelivery {
 }
 
 impl Command for ClaimDeliveries {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         for ended in lease::ended(write.db, write.now_ms)? {
             let failure = Some((LEASE_ENDED, next_try(&ended, 0, write.now_ms)?));
             lease::end(write.db, &ended, failure, write.now_ms)?;
         }
         let random: [u8; 16] = random()?;
         let claim = Claim {
-            worker: self.worker,
+            worker: self.worker.clone(),
             lease: format!("lease_{:032x}", u128::from_be_bytes(random)),
             until_ms: write.now_ms.saturating_add(self.lease_ms),
             limit: self.limit,
-            kinds: self.kinds.map(|kinds| json!(kinds).to_string()),
+            kinds: self.kinds.clone().map(|kinds| json!(kinds).to_string()),
         };
         let claimed = lease::claim(write.db, &claim, write.now_ms)?;
         let ids: Vec<&str> = claimed.iter().map(|delivery| delivery.id.as_str()).collect();
@@ -112,7 +112,7 @@ impl Command for ClaimDeliveries {
 }
 
 impl Command for EndLease {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let held = find(write, self.number)?;
         if held.state != DeliveryState::Leased || held.lease.as_ref() != Some(&self.lease) {
             return Err(CommandRefusal::conflict(

@@ -40,11 +40,11 @@ pub(crate) struct DeletePrincipal {
 }
 
 impl Command for CreatePrincipal {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let principal = Principal {
             id: new_id("prn", write.now_ms)?,
-            name: self.name,
-            email: self.email,
+            name: self.name.clone(),
+            email: self.email.clone(),
             sso_subject: None,
             disabled: false,
             version: 1,
@@ -58,10 +58,10 @@ impl Command for CreatePrincipal {
 }
 
 impl Command for EditPrincipal {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         let after = Principal {
-            name: self.name.unwrap_or_else(|| before.name.clone()),
+            name: self.name.clone().unwrap_or_else(|| before.name.clone()),
             email: self.email.of(before.email.clone()),
             sso_subject: self.sso_subject.of(before.sso_subject.clone()),
             disabled: self.disabled.unwrap_or(before.disabled),
@@ -80,7 +80,7 @@ impl Command for EditPrincipal {
 }
 
 impl Command for DeletePrincipal {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         let keys = keys::living_as(write.db, &before.id)?;
         if keys > 0 {

@@ -41,14 +41,14 @@ pub(crate) struct DeleteProject {
 }
 
 impl Command for CreateProject {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         quotas::check_key_limits(write, "key_defaults", &self.key_defaults)?;
         let project = StoredProject {
             id: new_id("prj", write.now_ms)?,
-            name: self.name,
+            name: self.name.clone(),
             disabled: false,
             allowlist: self.allowlist.of(Allowlist::default()),
-            key_defaults: self.key_defaults,
+            key_defaults: self.key_defaults.clone(),
             version: 1,
             created_at_ms: write.now_ms,
             updated_at_ms: write.now_ms,
@@ -60,14 +60,14 @@ impl Command for CreateProject {
 }
 
 impl Command for EditProject {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         quotas::check_key_limits(write, "key_defaults", self.key_defaults.as_deref().unwrap_or_default())?;
         let after = StoredProject {
-            name: self.name.unwrap_or_else(|| before.name.clone()),
+            name: self.name.clone().unwrap_or_else(|| before.name.clone()),
             disabled: self.disabled.unwrap_or(before.disabled),
             allowlist: self.allowlist.of(before.allowlist.clone()),
-            key_defaults: self.key_defaults.unwrap_or_else(|| before.key_defaults.clone()),
+            key_defaults: self.key_defaults.clone().unwrap_or_else(|| before.key_defaults.clone()),
             version: before.version + 1,
             updated_at_ms: write.now_ms,
             ..before.clone()
@@ -82,7 +82,7 @@ impl Command for EditProject {
 }
 
 impl Command for DeleteProject {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         let keys = keys::living(write.db, &before.id, None)?;
         if keys > 0 {

@@ -49,7 +49,7 @@ pub(crate) struct DeleteProvider {
 }
 
 impl Command for CreateProvider {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         if RESERVED.contains(&self.id.as_str()) {
             return Err(CommandRefusal::invalid(
                 "id",
@@ -61,9 +61,9 @@ impl Command for CreateProvider {
         // A sign-in of an earlier instance of this name, which the configuration file had, must not reach this one.
         oauth::delete(write.db, &self.id)?;
         let blank = ProviderRow {
-            id: self.id,
+            id: self.id.clone(),
             auth: String::new(),
-            owner: self.owner,
+            owner: self.owner.clone(),
             settings: String::new(),
             credential: None,
             credential_hint: None,
@@ -74,7 +74,7 @@ impl Command for CreateProvider {
             created_at_ms: write.now_ms,
             updated_at_ms: write.now_ms,
         };
-        let connection = store(write, blank, self.auth, &self.written.without_nulls())?;
+        let connection = store(write, blank, self.auth, &self.written.clone().without_nulls())?;
         let shown = connection.shown();
         let audit = AuditEntry::done("provider.create", "provider", &connection.id).after(json!(shown));
         Ok(Done::new(&shown, audit, Touched::ROUTING)?.version(connection.version()))
@@ -82,7 +82,7 @@ impl Command for CreateProvider {
 }
 
 impl Command for EditProvider {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version, self.shadowed)?;
         let Some(held) = &before.held else { return Err(CommandRefusal::not_found("provider", &self.id)) };
         if let FieldChange::Set(owner) = &self.owner {
@@ -90,7 +90,7 @@ impl Command for EditProvider {
         }
         let names_key = self.patch.0.contains_key("api_key");
         let mut written = open_written(write.keys, &held.row)?;
-        written.merge(self.patch);
+        written.merge(self.patch.clone());
         let auth = self.auth.or_else(|| held.chosen_auth());
         let mut row = held.row.clone();
         row.owner = self.owner.of(row.owner);
@@ -116,7 +116,7 @@ impl Command for EditProvider {
 }
 
 impl Command for DeleteProvider {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version, self.shadowed)?;
         let users = endpoints::with_provider(write.db, &self.id)?;
         let in_file = write.file.providers.iter().any(|provider| provider.id.as_str() == self.id);

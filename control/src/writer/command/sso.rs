@@ -23,7 +23,7 @@ pub(crate) struct SignInHuman {
 }
 
 impl Command for SignInHuman {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let (before, after, action) = self.entry(write).map_err(|refusal| self.audited(refusal))?;
         if after.disabled {
             let message = "This account is disabled. Ask an administrator.";

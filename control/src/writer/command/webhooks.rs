@@ -118,7 +118,7 @@ pub(crate) struct DeleteWebhook {
 }
 
 impl Command for CreateWebhook {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         if webhooks::count(write.db)? >= WEBHOOKS_MAX {
             return Err(CommandRefusal::conflict(format!(
                 "There are {WEBHOOKS_MAX} webhooks, the maximum. Delete one first."
@@ -127,10 +127,10 @@ impl Command for CreateWebhook {
         let (id, secret) = (new_id("whk", write.now_ms)?, WebhookSecret::generate()?);
         let row = WebhookRow {
             url: write.keys.seal(&place("url", &id), self.address.url.expose().as_bytes())?,
-            url_hint: self.address.hint,
-            name: self.name,
+            url_hint: self.address.hint.clone(),
+            name: self.name.clone(),
             format: self.format,
-            kinds: self.kinds,
+            kinds: self.kinds.clone(),
             send_resolved: self.send_resolved,
             in_order: self.in_order,
             retry_seconds: self.retry_seconds,
@@ -150,12 +150,12 @@ impl Command for CreateWebhook {
 }
 
 impl Command for EditWebhook {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         let mut after = WebhookRow {
-            name: self.name.unwrap_or_else(|| before.name.clone()),
+            name: self.name.clone().unwrap_or_else(|| before.name.clone()),
             format: self.format.unwrap_or(before.format),
-            kinds: self.kinds.unwrap_or_else(|| before.kinds.clone()),
+            kinds: self.kinds.clone().unwrap_or_else(|| before.kinds.clone()),
             send_resolved: self.send_resolved.unwrap_or(before.send_resolved),
             in_order: self.in_order.unwrap_or(before.in_order),
             retry_seconds: self.retry_seconds.unwrap_or(before.retry_seconds),
@@ -164,7 +164,7 @@ impl Command for EditWebhook {
             updated_at_ms: write.now_ms,
             ..before.clone()
         };
-        if let Some(address) = self.address {
+        if let Some(address) = self.address.clone() {
             after.url = write.keys.seal(&place("url", &after.id), address.url.expose().as_bytes())?;
             after.url_hint = address.hint;
         }
@@ -178,7 +178,7 @@ impl Command for EditWebhook {
 }
 
 impl Command for RotateWebhook {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         let secret = WebhookSecret::generate()?;
         let until_ms = write.now_ms.saturating_add(self.overlap_ms);
@@ -203,7 +203,7 @@ impl Command for RotateWebhook {
 }
 
 impl Command for DeleteWebhook {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         let warning = lost_deliveries(delivery::undelivered(write.db, &before.id)?);
         webhooks::delete(write.db, &before.id)?;

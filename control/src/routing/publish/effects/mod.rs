@@ -63,7 +63,7 @@ pub(crate) struct KeyEffect {
 }
 
 /// A consequence that does not prevent the change.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct EffectWarning {
     /// `no_price`, `alias_replaced`, `alias_ambiguous`, `endpoint_without_target`, `key_without_selector`,

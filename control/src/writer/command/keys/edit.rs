@@ -43,7 +43,7 @@ pub(crate) struct DeleteKey {
 }
 
 impl Command for EditKey {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         let edge = self.edge;
         let edited = self.settings(write, &before)?;
@@ -67,17 +67,17 @@ impl Command for EditKey {
 
 impl EditKey {
     /// Returns the key with its new settings.
-    fn settings(self, write: &Write<'_>, before: &StoredKey) -> Result<StoredKey, CommandRefusal> {
+    fn settings(&self, write: &Write<'_>, before: &StoredKey) -> Result<StoredKey, CommandRefusal> {
         let expires_at_ms = self.expires_at_ms.of(before.expires_at_ms);
         let acts_as = self.acts_as.of(before.acts_as.clone());
         let is_handed_over = acts_as != before.acts_as;
         let after = StoredKey {
-            name: self.name.unwrap_or_else(|| before.name.clone()),
+            name: self.name.clone().unwrap_or_else(|| before.name.clone()),
             acts_as,
             state: before.state.at(write.now_ms, expires_at_ms),
             expires_at_ms,
             allowlist: self.allowlist.of(before.allowlist.clone()),
-            tags: self.tags.unwrap_or_else(|| before.tags.clone()),
+            tags: self.tags.clone().unwrap_or_else(|| before.tags.clone()),
             recoverable: self.recoverable.unwrap_or(before.recoverable && !is_handed_over),
             ..before.clone()
         };
@@ -117,7 +117,7 @@ fn moved(key: StoredKey, edge: KeyOperation, now_ms: u64) -> Result<StoredKey, C
 }
 
 impl Command for DeleteKey {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         follow(before.state, KeyOperation::Delete)?;
         let quotas = if keys::delete(write.db, &before)? {

@@ -67,26 +67,26 @@ impl Serialize for PlainKey {
 }
 
 impl Command for IssueKey {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let project = check_place(write, &self.project, self.acts_as.as_deref())?;
         quotas::check_key_limits(write, "limits", &self.limits)?;
         let mut limits = project.key_defaults;
         limits.retain(|default| !self.limits.iter().any(|own| own.counts_as(default)));
-        limits.extend(self.limits);
+        limits.extend(self.limits.clone());
         let id = new_id("key", write.now_ms)?;
         let mut issued = issue(
             write,
             StoredKey {
                 family: id.clone(),
                 id,
-                name: self.name,
-                project: self.project,
-                acts_as: self.acts_as,
+                name: self.name.clone(),
+                project: self.project.clone(),
+                acts_as: self.acts_as.clone(),
                 prefix: String::new(),
                 state: KeyState::Active,
                 expires_at_ms: self.expires_at_ms,
                 allowlist: self.allowlist.of(Allowlist::default()),
-                tags: self.tags,
+                tags: self.tags.clone(),
                 recoverable: self.recoverable,
                 last_used_hour_ms: None,
                 rotated_from: None,

@@ -32,11 +32,11 @@ pub(crate) struct Revealed {
 }
 
 impl Command for Reveal {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let audit = AuditEntry::done("key.reveal", "key", &self.id);
         match open(write, &self.id) {
             Ok(key) => {
-                let output = Revealed { id: self.id, key: PlainKey(key) };
+                let output = Revealed { id: self.id.clone(), key: PlainKey(key) };
                 Done::new(&output, audit, Touched::NOTHING)
             }
             Err(refusal) => Err(refusal.audited(audit.refused())),

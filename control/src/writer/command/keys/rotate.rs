@@ -23,7 +23,7 @@ pub(crate) struct Rotate {
 }
 
 impl Command for Rotate {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         follow(before.state, KeyOperation::Rotate)?;
         if let Some(successor) = keys::successor(write.db, &before.id)? {

@@ -45,10 +45,10 @@ pub(crate) struct DeleteQuota {
 }
 
 impl Command for CreateQuota {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let row = QuotaRow {
             id: new_id("quo", write.now_ms)?,
-            counted: known(write, self.counted)?,
+            counted: known(write, self.counted.clone())?,
             metric: self.metric,
             period: self.period,
             limit: self.limit,
@@ -74,7 +74,7 @@ impl Command for CreateQuota {
 }
 
 impl Command for EditQuota {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         let after = QuotaRow {
             limit: self.limit.unwrap_or(before.limit),
@@ -95,7 +95,7 @@ impl Command for EditQuota {
 }
 
 impl Command for DeleteQuota {
-    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
+    fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         quotas::delete(write.db, &before.id)?;
         let audit = AuditEntry::done("quota.delete", "quota", &before.id).before(json!(before));
