@@ -108,7 +108,10 @@ impl Charges {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use shared::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
+    use shared::quota::{Counter, Metric, Period, Quota, Scope, Subject};
     use shared::usage::{Lost, StepResult, TokenCounts, TraceStep, UsageEvent, UsageLog as _};
     use tempfile::TempDir;
 
@@ -163,5 +166,40 @@ mod tests {
             ("of the gateway", 37),
         ];
         assert_eq!(used, want.map(|(quota, used)| (quota.to_owned(), used)));
+    }
+
+    /// The sum of a new limit is read before the snapshot that contains it is published.
+    #[test]
+    fn an_exchange_between_the_reading_of_a_limit_and_its_publication_counts() {
+        let home = TempDir::new().unwrap();
+        let mut process = Process::start(home.path());
+        let row =
+            "INSERT INTO quotas VALUES ('q', 'gateway', '', NULL, NULL, 'requests', 'total', 9, 1, 1, 0, 0)";
+        process.meter.db_mut().execute(row, ()).unwrap();
+        let counter = Arc::new(Counter::new(Period::Total, 0));
+        process.counters.put(Quota {
+            id: "q".into(),
+            subject: Subject::Gateway,
+            scope: Scope::default(),
+            metric: Metric::Requests,
+            period: Some(Period::Total),
+            limit: 9,
+            is_hard: true,
+            counter: Arc::clone(&counter),
+        });
+        let (before, after) = (event(0), event(2));
+        assert!(before.started_at_ms < after.started_at_ms);
+        let mut log = process.journal.log().unwrap();
+        for (event, published_at_ms) in [(before, None), (after.clone(), Some(after.started_at_ms))] {
+            published_at_ms.into_iter().for_each(|at_ms| process.counters.published(at_ms));
+            log.append(&UsageEvent { project: Some(ProjectId::new("prj")), ..event });
+            process.settle();
+            assert_eq!(
+                counter.read(after.started_at_ms).used,
+                1,
+                "later exchanges hold an amount themselves"
+            );
+        }
+        assert_eq!(process.sql("SELECT used FROM quota_used"), 2);
     }
 }

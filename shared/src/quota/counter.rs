@@ -23,7 +23,7 @@ use crate::clock;
 /// The counter of one quota. It outlives snapshots.
 #[derive(Debug)]
 pub struct Counter {
-    since_ms: u64,
+    since_ms: AtomicU64,
     kind: Kind,
     /// True while the one hold that is smaller than wanted is unsettled.
     is_short: AtomicBool,
@@ -86,7 +86,7 @@ impl Counter {
             Some(window) => Kind::Calendar(period, ArcSwap::from_pointee(Window::new(window))),
             None => Kind::Sliding(Box::default(), clock),
         };
-        Self { since_ms, kind, is_short: AtomicBool::new(false) }
+        Self { since_ms: AtomicU64::new(since_ms), kind, is_short: AtomicBool::new(false) }
     }
 
     /// Creates a counter of currently held amounts, without windows.
@@ -96,7 +96,12 @@ impl Counter {
 
     /// Returns the time since which every exchange holds an amount of this counter before it uses anything.
     pub fn since_ms(&self) -> u64 {
-        self.since_ms
+        self.since_ms.load(Ordering::Relaxed)
+    }
+
+    /// Sets the time since which exchanges hold amounts of this counter.
+    pub(super) fn held_since(&self, since_ms: u64) {
+        self.since_ms.store(since_ms, Ordering::Relaxed);
     }
 
     /// Counts an amount that was used at `at_ms` without a hold, if that time still counts.

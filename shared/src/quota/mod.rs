@@ -175,41 +175,61 @@ pub trait Ledger {
 /// The limits of the process with their counters, by the ID of the limit. Newly published access takes its counters from
 /// here, so that counts survive a publication.
 #[derive(Debug, Default)]
-pub struct Counters(Mutex<HashMap<Box<str>, Arc<Quota>>>);
+pub struct Counters(Mutex<KnownQuotas>);
+
+#[derive(Debug, Default)]
+struct KnownQuotas {
+    by_id: HashMap<Box<str>, Arc<Quota>>,
+    /// The counters that no snapshot contains yet.
+    unpublished: Vec<Arc<Counter>>,
+}
 
 impl Counters {
     /// Returns the counter of a quota. Never called on the request path.
     pub fn get(&self, id: &str) -> Option<Arc<Counter>> {
-        self.lock().get(id).map(|quota| Arc::clone(&quota.counter))
+        self.lock().by_id.get(id).map(|quota| Arc::clone(&quota.counter))
     }
 
     /// Returns every quota, as published last.
     pub fn all(&self) -> Vec<Arc<Quota>> {
-        self.lock().values().cloned().collect()
+        self.lock().by_id.values().cloned().collect()
     }
 
-    /// Adds a quota unless one with its ID is known, and returns the known one.
+    /// Adds a quota unless one with its ID is known, and returns the known one. No exchange holds an amount of a new one
+    /// until [`Self::published`].
     pub fn put(&self, quota: Quota) -> Arc<Quota> {
-        Arc::clone(self.lock().entry(quota.id.clone()).or_insert_with(|| Arc::new(quota)))
+        let KnownQuotas { by_id, unpublished } = &mut *self.lock();
+        let known = by_id.entry(quota.id.clone()).or_insert_with(|| {
+            quota.counter.held_since(u64::MAX);
+            unpublished.push(Arc::clone(&quota.counter));
+            Arc::new(quota)
+        });
+        Arc::clone(known)
+    }
+
+    /// Records that a snapshot with the quotas that were added was published at `now_ms`: exchanges that begin later hold
+    /// amounts of them.
+    pub fn published(&self, now_ms: u64) {
+        self.lock().unpublished.drain(..).for_each(|counter| counter.held_since(now_ms));
     }
 
     /// Replaces quotas that were published with another limit or enforcement. They have the counters of the former ones.
     pub fn replace(&self, quotas: impl Iterator<Item = Arc<Quota>>) {
         let mut known = self.lock();
-        quotas.for_each(|quota| drop(known.insert(quota.id.clone(), quota)));
+        quotas.for_each(|quota| drop(known.by_id.insert(quota.id.clone(), quota)));
     }
 
     /// Removes a quota.
     pub fn remove(&self, id: &str) {
-        self.lock().remove(id);
+        self.lock().by_id.remove(id);
     }
 
     /// Removes all quotas for which `is_kept` returns false.
     pub fn retain(&self, is_kept: impl Fn(&str) -> bool) {
-        self.lock().retain(|id, _| is_kept(id));
+        self.lock().by_id.retain(|id, _| is_kept(id));
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Quota>>> {
+    fn lock(&self) -> MutexGuard<'_, KnownQuotas> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

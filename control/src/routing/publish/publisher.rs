@@ -238,5 +238,6 @@ impl Publisher {
             key_hasher: self.hasher.clone(),
             operation_ids: self.operation_ids.clone(),
         });
+        self.counters.published(shared::clock::unix_ms());
     }
 }

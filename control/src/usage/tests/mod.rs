@@ -14,6 +14,7 @@ use records::frame::{self, Frame, JournalSpot};
 use shared::alarm::Alarm;
 use shared::id::{KeyId, ModelId, ProviderId};
 use shared::operation::Operation;
+use shared::quota::Counters;
 use shared::usage::{Details, Outcome, Provenance, TokenCounts, Units, Unpriced, UsageEvent, UsageLog as _};
 use tempfile::TempDir;
 
@@ -73,6 +74,7 @@ pub(crate) fn event(n: u64) -> UsageEvent {
 pub(crate) struct Process {
     pub(crate) journal: Journal,
     pub(crate) meter: Meter,
+    pub(crate) counters: Arc<Counters>,
     db: PathBuf,
     dir: PathBuf,
 }
@@ -90,8 +92,9 @@ impl Process {
 
     fn with(writer: Db, db: PathBuf, dir: PathBuf) -> Self {
         let (journal, inbox) = Journal::open(dir.clone()).unwrap();
-        let meter = Meter::new(writer, inbox, Arc::clone(journal.gauge()), Arc::default());
-        Self { journal, meter, db, dir }
+        let counters = Arc::<Counters>::default();
+        let meter = Meter::new(writer, inbox, Arc::clone(journal.gauge()), Arc::clone(&counters));
+        Self { journal, meter, counters, db, dir }
     }
 
     pub(crate) fn gauge(&self) -> &Gauge {
