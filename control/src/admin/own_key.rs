@@ -2,7 +2,6 @@
 //! the result; nothing else in the request determines the response.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
 
 use http::Response;
 use http::request::Parts;
@@ -20,14 +19,11 @@ use shared::snapshot::Snapshot;
 use super::query::Query;
 use super::{ApiError, App, json};
 use crate::common::money::MicroUsd;
-use crate::db::engine::{Db, DbError, DbResult};
+use crate::db::HOUR_MS;
+use crate::db::engine::{Db, DbResult};
 use crate::db::names::{Labels, NamedKind};
 use crate::db::quotas::Enforcement;
-use crate::usage::dimension::Marks;
-use crate::usage::report::calendar::Calendar;
-use crate::usage::report::{ReportQuestion, sums};
-use crate::usage::requests::Column;
-use crate::usage::scope::UsageScope;
+use crate::usage::key_days::days_of_key;
 use crate::usage::sums::UsageSums;
 
 pub(super) async fn show(app: &App, holder: &KeyHolder, parts: &Parts) -> Result<Response<Body>, ApiError> {
@@ -178,25 +174,20 @@ impl KeyUsage {
     fn read(db: &Db, key: &str, now_ms: u64) -> DbResult<(Option<String>, Self)> {
         let now = i64::try_from(now_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
         let now = now.unwrap_or_default().to_zoned(TimeZone::UTC);
-        let used = |from: Option<Zoned>| {
-            let from_ms =
-                from.and_then(|from| u64::try_from(from.timestamp().as_millisecond()).ok()).unwrap_or(0);
-            let question = ReportQuestion {
-                from_ms,
-                to_ms: now_ms.saturating_add(1),
-                calendar: Calendar::whole(),
-                group_by: Vec::new(),
-                filters: vec![(Column::Key, key.to_owned())],
-                marks: Marks::default(),
-                scope: UsageScope::default(),
-            };
-            let group = sums(db, &question, Instant::now() + READING_TIME)?.pop();
-            Ok::<_, DbError>(KeyConsumption::of(from_ms, &group.map(|group| group.sums).unwrap_or_default()))
+        let millis = |from: Option<Zoned>| {
+            from.and_then(|from| u64::try_from(from.timestamp().as_millisecond()).ok()).unwrap_or(0)
         };
-        let usage = Self {
-            today: used(now.start_of_day().ok())?,
-            month: used(now.first_of_month().ok().and_then(|first| first.start_of_day().ok()))?,
-        };
+        let today_ms = millis(now.start_of_day().ok());
+        let month_ms = millis(now.first_of_month().ok().and_then(|first| first.start_of_day().ok()));
+        let (mut today, mut month) = (UsageSums::default(), UsageSums::default());
+        for (hour, sums) in days_of_key(db, key, month_ms / HOUR_MS)? {
+            month.add(&sums);
+            if hour >= today_ms / HOUR_MS {
+                today.add(&sums);
+            }
+        }
+        let usage =
+            Self { today: KeyConsumption::of(today_ms, &today), month: KeyConsumption::of(month_ms, &month) };
         Ok((Labels::default().find(db, NamedKind::Key, key)?.name, usage))
     }
 }
@@ -212,5 +203,3 @@ impl KeyConsumption {
         }
     }
 }
-
-const READING_TIME: Duration = Duration::from_secs(5);

@@ -21,6 +21,7 @@ pub(crate) mod gauge;
 pub(crate) mod hour_costs;
 pub(crate) mod ingest;
 pub(crate) mod journal;
+pub(crate) mod key_days;
 pub(crate) mod metrics;
 pub(crate) mod minutes;
 pub(crate) mod occurrences;

@@ -37,6 +37,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0024_alerts.sql", include_str!("migrations/0024_alerts.sql")),
     ("0025_job_runs.sql", include_str!("migrations/0025_job_runs.sql")),
     ("0026_key_tags.sql", include_str!("migrations/0026_key_tags.sql")),
+    ("0027_usage_day_by_key.sql", include_str!("migrations/0027_usage_day_by_key.sql")),
 ];
 
 /// Returns the newest schema version that this release supports.
