@@ -80,7 +80,7 @@ export type AlertPage = {
   next_cursor: string | null;
 };
 
-/** A rule, as stored and as the API shows it. */
+/** A rule, as the API shows it. */
 export type AlertRule = {
   /** The time for which a condition must be absent before its alert is resolved. */
   clear_seconds: number;
@@ -95,6 +95,8 @@ export type AlertRule = {
   id: string;
   kind: AlertKind;
   name: string;
+  /** The names of `objects` in their order, for a limit that of its subject; the ID of one without a name. Null for all. */
+  object_names: string[] | null;
   /** The objects that the rule concerns, as alerts name them; null for all. */
   objects: string[] | null;
   severity: Severity;
@@ -552,7 +554,7 @@ export type Delivery = {
 
 /** One page of deliveries. */
 export type DeliveryPage = {
-  data: Delivery[];
+  data: ListedDelivery[];
   /** The `cursor` of the next page; null on the last one. */
   next_cursor: string | null;
   /** The numbers of unfinished deliveries, regardless of filters. */
@@ -1224,6 +1226,33 @@ export type LabelChange = {
   /** Null if the prices were unknown. */
   before: string | null;
   records: number;
+};
+
+/** A delivery in a list. */
+export type ListedDelivery = {
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  event: OutboxEvent;
+  id: string;
+  /** The reason of the last failure; null after a success. */
+  last_error: string | null;
+  /** The status of the receiver's last answer; null if there was none. */
+  last_status: number | null;
+  /** The time of the next try, or the end of the lease, in milliseconds since the Unix epoch; null if neither follows. */
+  next_at_ms: number | null;
+  /** The name of the event's object, for a limit that of its subject; the ID if it has no name, null for the gateway. It is no part of the event, which receivers get as it is. */
+  object_name: string | null;
+  state: DeliveryState;
+  /** The failed tries, plus the successful one. */
+  tries: number;
+  /** The time of the last change, in milliseconds since the Unix epoch. */
+  updated_at_ms: number;
+  /** The webhook; null for external workers. */
+  webhook: string | null;
+  /** The name of the webhook; null for external workers. */
+  webhook_name: string | null;
+  /** The worker that holds it, or held it last; null for webhooks, and before a worker claimed it. */
+  worker: string | null;
 };
 
 /** A key in a list. */

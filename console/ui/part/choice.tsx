@@ -1,5 +1,5 @@
 // An allowlist: everything, or the entries that were chosen.
-import { useId } from "preact/hooks";
+import { useId, useState } from "preact/hooks";
 import { Combobox, type Suggestion } from "./combobox";
 import { Icon } from "./icon";
 
@@ -18,6 +18,9 @@ type Props = {
 
 export function Allowed({ label, all, value, onValue, suggest, placeholder, names, error }: Props) {
   const id = useId();
+  // The names of what was chosen here, which `names` may not have.
+  const [picked, setPicked] = useState<Record<string, string>>({});
+  const nameOf = (entry: string): string => names?.get(entry) ?? picked[entry] ?? entry;
   return (
     <fieldset class="allowed">
       <legend>{label}</legend>
@@ -35,15 +38,18 @@ export function Allowed({ label, all, value, onValue, suggest, placeholder, name
             label={label}
             placeholder={placeholder}
             suggest={async (text) => (await suggest(text)).filter((found) => !value.includes(found.value))}
-            onPick={(picked) => onValue([...value, picked])}
+            onPick={(entry, { text }) => {
+              setPicked({ ...picked, [entry]: text });
+              onValue([...value, entry]);
+            }}
           />
           <div class="chosen">
             {value.map((entry) => (
               <span key={entry} class="tag">
-                <span class="clip">{names?.get(entry) ?? entry}</span>
+                <span class="clip">{nameOf(entry)}</span>
                 <button
                   type="button"
-                  aria-label={`Remove ${names?.get(entry) ?? entry}`}
+                  aria-label={`Remove ${nameOf(entry)}`}
                   onClick={() => onValue(value.filter((other) => other !== entry))}
                 >
                   <Icon name="x" small />

@@ -15,7 +15,7 @@ type Props = {
   autoFocus?: boolean;
   /** The suggestions for a text; they may come from the server. */
   suggest: (text: string) => Suggestion[] | Promise<Suggestion[]>;
-  onPick: (value: string) => void;
+  onPick: (value: string, picked: Suggestion) => void;
 };
 
 export function Combobox({ label, placeholder, autoFocus, suggest, onPick, ...rest }: Props) {
@@ -46,7 +46,7 @@ export function Combobox({ label, placeholder, autoFocus, suggest, onPick, ...re
     setText("");
     setFound(null);
     setOpen(false);
-    onPick(suggestion.value);
+    onPick(suggestion.value, suggestion);
   };
   const keys = (event: KeyboardEvent): void => {
     const count = found?.length ?? 0;
