@@ -4,6 +4,8 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::{Deserialize, Serialize};
 
+use super::principals::PrincipalFilter;
+
 /// The membership of a human in a project, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -64,14 +66,21 @@ impl ProjectMember {
     }
 }
 
-/// Returns up to `rows` members of a project with principal ids after `after`.
+/// Returns up to `rows` members of a project with principal ids after `after`, of the humans that match the filter.
 pub(crate) fn page(
     db: &Connection,
     project: &str,
+    filter: &PrincipalFilter,
     after: &str,
     rows: i64,
 ) -> rusqlite::Result<Vec<ProjectMember>> {
-    let values = named_params! {":project": project, ":after": after, ":rows": rows};
+    let values = named_params! {
+        ":project": project,
+        ":disabled": filter.disabled,
+        ":q": filter.text.as_deref().map(str::to_ascii_lowercase),
+        ":after": after,
+        ":rows": rows,
+    };
     db.prepare_cached(PAGE)?.query_map(values, ProjectMember::of)?.collect()
 }
 
@@ -114,8 +123,11 @@ pub(crate) fn delete(tx: &Connection, project: &str, principal: &str) -> rusqlit
     Ok(())
 }
 
-const PAGE: &str =
-    "SELECT * FROM members WHERE project = :project AND principal > :after ORDER BY principal LIMIT :rows";
+const PAGE: &str = "SELECT members.* FROM members JOIN principals ON principals.id = members.principal \
+     WHERE members.project = :project AND members.principal > :after \
+     AND (:disabled IS NULL OR principals.disabled = :disabled) \
+     AND (:q IS NULL OR instr(lower(principals.name), :q) OR instr(lower(principals.email), :q) \
+     OR instr(lower(principals.id), :q)) ORDER BY members.principal LIMIT :rows";
 const FIND: &str = "SELECT * FROM members WHERE project = ? AND principal = ?";
 const OF_PRINCIPAL: &str = "SELECT * FROM members WHERE principal = ? ORDER BY project";
 const OF_PROJECT: &str = "SELECT * FROM members WHERE project = ? ORDER BY principal";

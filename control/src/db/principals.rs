@@ -38,15 +38,27 @@ impl Principal {
     }
 }
 
-/// Returns up to `rows` humans with ids after `after`; only those whose name, e-mail address or id contains `text`, if
-/// given.
+/// A filter for lists of humans. An absent field matches all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PrincipalFilter {
+    pub(crate) disabled: Option<bool>,
+    /// A part of the name, e-mail address or id; case is ignored for ASCII letters.
+    pub(crate) text: Option<String>,
+}
+
+/// Returns up to `rows` humans with ids after `after`.
 pub(crate) fn page(
     db: &Connection,
-    text: Option<&str>,
+    filter: &PrincipalFilter,
     after: &str,
     rows: i64,
 ) -> rusqlite::Result<Vec<Principal>> {
-    let values = named_params! {":q": text.map(str::to_ascii_lowercase), ":after": after, ":rows": rows};
+    let values = named_params! {
+        ":disabled": filter.disabled,
+        ":q": filter.text.as_deref().map(str::to_ascii_lowercase),
+        ":after": after,
+        ":rows": rows,
+    };
     db.prepare_cached(PAGE)?.query_map(values, Principal::of)?.collect()
 }
 
@@ -103,8 +115,8 @@ pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
     Ok(())
 }
 
-const PAGE: &str = "SELECT * FROM principals WHERE id > :after AND (:q IS NULL OR instr(lower(name), :q) \
-     OR instr(lower(email), :q) OR instr(lower(id), :q)) ORDER BY id LIMIT :rows";
+const PAGE: &str = "SELECT * FROM principals WHERE id > :after AND (:disabled IS NULL OR disabled = :disabled) \
+     AND (:q IS NULL OR instr(lower(name), :q) OR instr(lower(email), :q) OR instr(lower(id), :q)) ORDER BY id LIMIT :rows";
 const FIND: &str = "SELECT * FROM principals WHERE id = ?";
 const WITH_SUBJECT: &str = "SELECT * FROM principals WHERE sso_subject = ?";
 // SQLite knows upper and lower case of ASCII letters alone, so addresses with others are compared outside.

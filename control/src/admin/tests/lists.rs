@@ -257,3 +257,30 @@ fn requests_are_found_by_a_part_of_a_name() {
     assert_eq!(all(&gateway, "requests?q=sonnets", "request_id"), Vec::<Value>::new());
     gateway.stop();
 }
+
+#[test]
+fn lists_of_projects_humans_and_members_leave_out_the_disabled_and_members_are_searched() {
+    let gateway = Gateway::start();
+    let disable =
+        |path: &str| assert_eq!(gateway.send_json(Method::PATCH, path, r#"{"disabled": true}"#, &[]).0, 200);
+    let [blue, red] = ["blue", "red"].map(|name| create(&gateway, "projects", &json!({"name": name})));
+    let [ada, ben, cem] = ["Ada", "Ben", "Cem"].map(|name| {
+        create(&gateway, "principals", &json!({"name": name, "email": format!("{name}@example.com")}))
+    });
+    for human in [&ada, &ben, &cem] {
+        let path = format!("projects/{blue}/members/{human}");
+        assert_eq!(gateway.send_json(Method::PUT, &path, r#"{"role": "member"}"#, &[]).0, 200);
+    }
+    disable(&format!("projects/{red}"));
+    disable(&format!("principals/{cem}"));
+    let members = format!("projects/{blue}/members");
+    assert_eq!(all(&gateway, "projects?disabled=false", "id"), [json!(blue)]);
+    assert_eq!(all(&gateway, "projects?disabled=true", "id"), [json!(red)]);
+    assert_eq!(all(&gateway, "principals?disabled=false", "id"), [json!(ada), json!(ben)]);
+    assert_eq!(all(&gateway, "principals?disabled=true&q=ad", "id"), [] as [Value; 0]);
+    assert_eq!(all(&gateway, &members, "principal").len(), 3);
+    assert_eq!(all(&gateway, &format!("{members}?disabled=false"), "principal"), [json!(ada), json!(ben)]);
+    assert_eq!(all(&gateway, &format!("{members}?q=BEN@"), "principal"), [json!(ben)]);
+    assert_eq!(all(&gateway, &format!("{members}?q=cem&disabled=false"), "principal"), [] as [Value; 0]);
+    gateway.stop();
+}

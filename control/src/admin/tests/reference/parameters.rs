@@ -179,6 +179,14 @@ static PARAMETERS: &[Parameter] = &[
     ),
     row("", "cursor", Values::Text, "The `next_cursor` of the previous page."),
     row("", "q", Values::Text, "A part of the name, in any case."),
+    row("", "disabled", Values::Flag, "Only those that are disabled, or only those that are not."),
+    row(
+        "projects/{}/members",
+        "disabled",
+        Values::Flag,
+        "Only humans that are disabled, or only those that are not.",
+    ),
+    row("projects/{}/members", "q", Values::Text, "A part of the human's name, e-mail address or ID."),
     row(
         "search",
         "q",
