@@ -1,6 +1,6 @@
 // An allowlist: everything, or the entries that were chosen.
 import { useId, useState } from "preact/hooks";
-import { Combobox, type Suggestion } from "./combobox";
+import { Combobox, type Suggest, without } from "./combobox";
 import { Icon } from "./icon";
 
 type Props = {
@@ -9,7 +9,7 @@ type Props = {
   all: string;
   value: string[] | null;
   onValue: (value: string[] | null) => void;
-  suggest: (text: string) => Suggestion[] | Promise<Suggestion[]>;
+  suggest: Suggest;
   placeholder: string;
   /** The names of entries that are ids. */
   names?: Map<string, string>;
@@ -37,7 +37,7 @@ export function Allowed({ label, all, value, onValue, suggest, placeholder, name
           <Combobox
             label={label}
             placeholder={placeholder}
-            suggest={async (text) => (await suggest(text)).filter((found) => !value.includes(found.value))}
+            suggest={without(suggest, value)}
             onPick={(entry, { text }) => {
               setPicked({ ...picked, [entry]: text });
               onValue([...value, entry]);
