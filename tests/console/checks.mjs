@@ -490,9 +490,10 @@ async function look(gateway, browser, paths) {
     await page.goto(`${browser.origin}/console${path}`);
     await settled(page);
     page.off("request", count);
-    // A dialog asks for what it offers to choose from; the overview for alerts while some are open.
+    // A dialog asks for what it offers to choose from; the overview for alerts while some are open, and for the limits of who spends.
     const isDialog = /=1|=choose|differences=/.test(path);
-    const most = asked.some((url) => url.includes("/alerts?state=open")) ? 5 : 4;
+    const further = [/\/alerts\?state=open/, /\/quotas\?(project|key)=.*limit=/];
+    const most = 4 + further.filter((one) => path.startsWith("/?") || path === "/" ? asked.some((url) => one.test(url)) : false).length;
     if (!isDialog && asked.length > most) faults.push(`${path} asks ${asked.length} times: ${asked.join(" ")}`);
     for (const { colorScheme, width } of VIEWS) {
       await page.emulateMedia({ colorScheme });

@@ -2387,9 +2387,11 @@ export type Quota = {
   window: Period | null;
 };
 
-/** One page of a list. */
+/** One page of limits. */
 export type QuotaPage = {
   data: Quota[];
+  /** The number of limits on all pages. Null without `sort`, because a list in its own order is not read to its end. */
+  matching: number | null;
   /** The `cursor` of the next page; null on the last one. */
   next_cursor: string | null;
 };

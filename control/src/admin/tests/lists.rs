@@ -132,6 +132,24 @@ fn quotas_are_sorted_by_the_share_that_is_used() {
     assert_eq!(both_orders(&gateway, "quotas?", "limit", "limit"), [1, 2, 5, 10]);
     assert_eq!(all(&gateway, "quotas?sort=name&order=asc", "id")[0], json!(nothing));
     assert_eq!(all(&gateway, "quotas?q=MANG", "id"), [json!(half)]);
+    // The fullest, and how many there are beside them.
+    let page = |query: &str| gateway.get(&format!("/admin/api/quotas?{query}"));
+    let near = page("sort=share&share_percent_min=50&limit=1");
+    assert_eq!((&near["data"][0]["id"], &near["matching"]), (&json!(whole), &json!(2)));
+    let next = page(&format!(
+        "sort=share&share_percent_min=50&limit=1&cursor={}",
+        near["next_cursor"].as_str().unwrap()
+    ));
+    assert_eq!((&next["data"][0]["id"], &next["matching"]), (&json!(half), &json!(2)));
+    assert_eq!((&next["data"][1], &next["next_cursor"]), (&Value::Null, &Value::Null));
+    assert_eq!(page("sort=limit&q=mang")["matching"], 1);
+    let some = all(&gateway, &format!("quotas?key={},{},none", keys[2], keys[0]), "id");
+    assert_eq!(some, [json!(tenth), json!(half)]);
+    let own = page("share_percent_min=100");
+    assert_eq!(
+        (&own["data"][0]["id"], &own["data"][1], &own["matching"]),
+        (&json!(whole), &Value::Null, &Value::Null)
+    );
     gateway.stop();
 }
 

@@ -231,6 +231,31 @@ static PARAMETERS: &[Parameter] = &[
         "Only deliveries in this state.",
     ),
     row("", "kind", Values::Choice(&["endpoint", "model", "alias"]), "Only selectors of this kind."),
+    row("quotas", "key", Values::Text, "Only limits of this key, by ID, or of several, separated by commas."),
+    row(
+        "quotas",
+        "project",
+        Values::Text,
+        "Only limits of this project, by ID, or of several, separated by commas.",
+    ),
+    row(
+        "quotas",
+        "principal",
+        Values::Text,
+        "Only limits of this human, by ID, or of several, separated by commas.",
+    ),
+    row(
+        "quotas",
+        "provider",
+        Values::Text,
+        "Only limits of this provider, by ID, or of several, separated by commas.",
+    ),
+    row(
+        "quotas",
+        "share_percent_min",
+        Values::Number(0, u64::MAX),
+        "Only limits of which at least so many per cent are used or reserved.",
+    ),
     row(
         "quotas",
         "kind",
