@@ -1348,6 +1348,42 @@ export type ListedProjectPage = {
   partial: boolean;
 };
 
+/** A webhook in a list. */
+export type ListedWebhook = {
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  /** The number of its deliveries that failed too often and are only tried again on request. */
+  dead: number;
+  /** True if it receives no new events, and waiting ones are not tried. */
+  disabled: boolean;
+  format: WebhookFormat;
+  id: string;
+  /** True if an event waits until the ones before it are delivered or dead. */
+  in_order: boolean;
+  /** The kinds of events that it receives; null for all. */
+  kinds: string[] | null;
+  name: string;
+  /** The longest pause after the first failure, in seconds. It doubles with each further failure. */
+  retry_seconds: number;
+  /** The time until which the secret before the last rotation signs as well, in milliseconds since the Unix epoch; null if only one secret signs. */
+  secret_before_until_ms: number | null;
+  /** True if it also receives the ends of conditions. */
+  send_resolved: boolean;
+  /** In milliseconds since the Unix epoch. */
+  updated_at_ms: number;
+  /** The origin of its address and the last characters of a long path. The address itself is not shown. */
+  url: string;
+  /** Grows with each change; the `ETag` of the object. */
+  version: number;
+};
+
+/** One page of a list. */
+export type ListedWebhookPage = {
+  data: ListedWebhook[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
 /** `alive`: once a second in a stream without `figures`. */
 export type LiveAlive = Record<string, unknown>;
 
@@ -3535,13 +3571,6 @@ export type Webhook = {
 
 /** The shape of the messages for a receiver. */
 export type WebhookFormat = "json" | "slack";
-
-/** One page of a list. */
-export type WebhookPage = {
-  data: Webhook[];
-  /** The `cursor` of the next page; null on the last one. */
-  next_cursor: string | null;
-};
 
 /** Changes to a webhook. Absent members are kept. */
 export type WebhookPatch = {

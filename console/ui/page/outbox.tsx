@@ -150,7 +150,7 @@ export function Retry({ of }: { of: Delivery }) {
   if (of.state === "delivered" || (of.state === "pending" && of.tries === 0)) return null;
   const retry = async (): Promise<void> => {
     await call("POST", `outbox/${of.id}/retry`, { body: {} });
-    for (const later of READ_AFTER_MS) setTimeout(() => changed("outbox"), later);
+    for (const later of READ_AFTER_MS) setTimeout(() => changed("outbox", "webhooks"), later);
   };
   return (
     <button

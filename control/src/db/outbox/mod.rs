@@ -5,6 +5,8 @@
 pub(crate) mod delivery;
 pub(crate) mod lease;
 
+use std::collections::HashMap;
+
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::Serialize;
 use serde_json::Value;
@@ -217,6 +219,12 @@ pub(crate) fn figures(db: &Connection) -> rusqlite::Result<OutboxFigures> {
     })
 }
 
+/// Returns the number of dead deliveries of each webhook that has some.
+pub(crate) fn dead_by_webhook(db: &Connection) -> rusqlite::Result<HashMap<String, u64>> {
+    let mut statement = db.prepare_cached(DEAD_BY_WEBHOOK)?;
+    statement.query_map([], |row| Ok((row.get("webhook")?, row.get("dead")?)))?.collect()
+}
+
 /// Deletes up to `rows` events of which nothing is left to deliver, with their deliveries: those from before `before_ms`, and
 /// the oldest beyond [`EVENTS_MAX`]. Deliveries that wait or have failed are kept, however old or many they are. Those for
 /// workers count only if a worker has ever claimed one. Returns the number of deleted events.
@@ -270,6 +278,8 @@ const FIGURES: &str = "SELECT \
      (SELECT count(*) FROM outbox WHERE state = 'dead') AS dead, \
      (SELECT count(*) FROM outbox WHERE state = 'pending' AND webhook IS NULL) \
      + (SELECT count(*) FROM outbox WHERE state = 'leased') AS for_workers";
+const DEAD_BY_WEBHOOK: &str = "SELECT webhook, count(*) AS dead FROM outbox \
+     WHERE state = 'dead' AND webhook IS NOT NULL GROUP BY webhook";
 const LAST_OF_WORKER: &str = "SELECT event FROM outbox WHERE webhook IS NULL AND (state <> 'pending' OR tries > 0) \
      ORDER BY id DESC LIMIT 1";
 
