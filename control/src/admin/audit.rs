@@ -137,18 +137,11 @@ fn cursor(text: &str) -> Result<i64, ApiError> {
 }
 
 fn filter(query: &mut Query) -> Result<AuditFilter, ApiError> {
-    let object = query.text("object");
-    let (object_kind, object_id) = match object.as_deref().map(|object| object.split_once('/')) {
-        Some(Some((kind, id))) => (Some(kind.to_owned()), Some(id.to_owned())),
-        Some(None) => (object, None),
-        None => (None, None),
-    };
     let (from_ms, to_ms) = query.span()?;
     Ok(AuditFilter {
         actor: query.text("actor"),
         action: query.text("action"),
-        object_kind,
-        object_id,
+        object: query.text("object"),
         outcome: query.choice("outcome", &[("done", "done"), ("refused", "refused")])?,
         text: query.text("q"),
         from_ms,

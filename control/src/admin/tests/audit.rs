@@ -48,6 +48,8 @@ fn a_change_is_found_by_each_filter_and_the_newest_comes_first() {
         ("action=principal.edit".to_owned(), vec![3]),
         ("object=principal".to_owned(), vec![3, 2, 1]),
         (format!("object=principal/{first}"), vec![1]),
+        (format!("object={first}"), vec![1]),
+        (format!("object={}", &first[..8]), vec![]),
         (format!("object=key/{first}"), vec![]),
         ("outcome=done&limit=1".to_owned(), vec![3]),
         ("outcome=refused".to_owned(), vec![]),

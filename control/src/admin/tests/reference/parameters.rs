@@ -344,7 +344,7 @@ static PARAMETERS: &[Parameter] = &[
     ),
     row("", "actor", Values::Text, "Only actions of this actor, as the records name it."),
     row("", "action", Values::Text, "Only this action, such as `key.create`."),
-    row("", "object", Values::Text, "Only actions on this object: its kind, or `KIND/ID`."),
+    row("", "object", Values::Text, "Only actions on this object: its kind, its ID, or `KIND/ID`."),
     row("alerts", "object", Values::Text, "Only alerts about this object."),
     row(
         "",
