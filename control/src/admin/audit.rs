@@ -168,7 +168,7 @@ async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (feed, body) = stream::channel();
     tokio::spawn(write(readers, filter, format, first, feed));
     let (content_type, disposition) = match format {
-        AuditFormat::Lines => ("application/jsonl", "attachment; filename=\"audit.jsonl\""),
+        AuditFormat::Lines => ("application/x-ndjson", "attachment; filename=\"audit.jsonl\""),
         AuditFormat::Csv => ("text/csv; charset=utf-8", "attachment; filename=\"audit.csv\""),
     };
     let mut response = Response::new(body);

@@ -86,6 +86,8 @@ fn an_audit_export_has_every_row_in_jsonl_and_csv() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let response = runtime.block_on(gateway.handler.handle(request, ([127, 0, 0, 1], 1).into()));
         assert_eq!(response.status(), 200);
+        let lines = response.headers()["content-type"] == "application/x-ndjson";
+        assert_eq!(lines, format == "jsonl", "as exports of usage");
         let body = runtime.block_on(response.into_body().collect()).unwrap().to_bytes();
         String::from_utf8(body.to_vec()).unwrap()
     };

@@ -231,10 +231,9 @@ fn content(described: &DescribedRoute) -> Value {
         ("NoContent", _) => json!({}),
         ("OpenApiDocument", _) => json!({"application/json": {"schema": {"type": "object"}}}),
         ("FileContent", "backups/{}") => json!({"application/zstd": file()}),
-        ("FileContent", pattern) => {
+        ("FileContent", _) => {
             let text = json!({"schema": {"type": "string"}});
-            let lines = if pattern == "audit/export" { "application/jsonl" } else { "application/x-ndjson" };
-            json!({"text/csv": text, lines: text})
+            json!({"text/csv": text, "application/x-ndjson": text})
         }
         ("LiveEvents", _) => json!({"text/event-stream": {
             "schema": {"type": "string", "description": "Events with a name and JSON data, whose shapes `x-llmgw-events` lists by name."},
