@@ -157,7 +157,7 @@ fn path_parameter(place: &str, name: &str) -> Value {
 /// Returns the headers that a route reads, each with its description, and true if it is needed.
 fn header_parameters(route: &Route) -> Vec<(&'static str, &'static str, bool)> {
     let mut headers = Vec::new();
-    if route.reference.reads_version {
+    if route.reads_version {
         let doc = "The `ETag` of the object, or `*`. The answer is 412 if the object has changed meanwhile.";
         headers.push(("If-Match", doc, false));
     }
@@ -260,7 +260,7 @@ fn add_dry_run(responses: &mut Map<String, Value>) {
 }
 
 fn response_headers(route: &Route) -> Map<String, Value> {
-    let is_versioned = served().any(|other| other.pattern == route.pattern && other.reference.reads_version);
+    let is_versioned = served().any(|other| other.pattern == route.pattern && other.reads_version);
     let mut names = Vec::new();
     if is_versioned && route.method != Method::DELETE {
         names.push("ETag");
@@ -305,7 +305,7 @@ pub(super) fn statuses_of_failure(route: &Route) -> Vec<u16> {
         (404, names_object),
         (408, is_write),
         (409, is_write),
-        (412, route.reference.reads_version),
+        (412, route.reads_version),
         (413, is_write),
         (415, is_write),
         (429, true),
