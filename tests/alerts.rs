@@ -48,6 +48,14 @@ async fn a_warn_quota_raises_one_alert_at_80_per_cent_and_one_when_it_is_used_up
     let alert = alerts(&admin, &format!("object={quota}"), 1).await.remove(0);
     assert_eq!((&alert["kind"], &alert["state"]), (&json!("quota_warning"), &json!("open")));
     assert_eq!(alert["object_name"], "blue");
+    let page = admin.done("GET", "outbox?to=workers", Value::Null).await;
+    let [delivery] = page["data"].as_array().unwrap().as_slice() else { panic!("{page}") };
+    assert_eq!(
+        (&delivery["object_name"], &delivery["event"]["object"]),
+        (&json!("blue"), &json!(quota)),
+        "the list has the name"
+    );
+    assert_eq!(delivery["event"].get("object_name"), None, "receivers get the event as before");
     assert_eq!(
         alert["text"],
         "The project blue has used 8 of 10 requests a day (80 %). The limit only warns."
@@ -199,4 +207,28 @@ async fn rules_are_checked_scoped_and_deleted() {
     assert_eq!((&event["sequence"], &event["object"]), (&test["sequence"], &json!("elsewhere")));
     admin.done("DELETE", &path, Value::Null).await;
     assert_eq!(admin.call("GET", &path, Value::Null).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_rule_shows_the_names_of_its_objects_in_every_answer() {
+    let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
+    let admin = Admin(gateway.client());
+    let project = admin.project("blue").await;
+    let key = admin.key(json!({"project": project, "name": "a key"})).await;
+    let quota = json!({"subject": {"kind": "project", "id": project}, "metric": "requests", "window": "day", "limit": 10});
+    let quota = admin.create("quotas", quota).await;
+    let objects = json!([key.id, quota, "key_that_never_was"]);
+    let names = json!(["a key", "blue", "key_that_never_was"]);
+    let rule = json!({"name": "some", "kind": "key_expiring", "threshold": 3, "objects": objects});
+    let made = admin.done("POST", "alert-rules", rule).await;
+    let path = format!("alert-rules/{}", made["id"].as_str().unwrap());
+    let changed = admin.done("PATCH", &path, json!({"severity": "warn"})).await;
+    let shown = admin.done("GET", &path, Value::Null).await;
+    let list = admin.done("GET", "alert-rules", Value::Null).await;
+    let listed = list["data"].as_array().unwrap().iter().find(|rule| rule["id"] == made["id"]).unwrap();
+    for rule in [&made, &changed, &shown, listed] {
+        assert_eq!((&rule["objects"], &rule["object_names"]), (&objects, &names));
+    }
+    let built_in = admin.done("GET", "alert-rules/rule_key_expiring", Value::Null).await;
+    assert_eq!((&built_in["objects"], &built_in["object_names"]), (&Value::Null, &Value::Null));
 }

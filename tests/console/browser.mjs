@@ -91,6 +91,13 @@ export async function signIn(page, key) {
   await page.getByRole("dialog", { name: "Sign in to llmgw" }).waitFor({ state: "detached" });
 }
 
+/** Chooses an object in a field that searches on the server; `option` is how its name begins there. */
+export async function choose(within, label, text, option = text) {
+  await within.getByRole("combobox", { name: label, exact: true }).last().fill(text);
+  const begins = new RegExp(`^${option.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}`);
+  await within.getByRole("listbox", { name: `${label}: suggestions` }).getByRole("option", { name: begins }).first().click();
+}
+
 /** The requests of each page that have no answer yet, without live streams, and the time of the last change. */
 const traffic = new WeakMap();
 

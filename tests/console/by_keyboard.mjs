@@ -17,6 +17,15 @@ export async function type(page, label, text, key = "Tab") {
   await page.keyboard.type(text);
 }
 
+/** Reaches a field that searches on the server and chooses the first object that fits a text. */
+export async function choose(page, label, text) {
+  const field = page.getByRole("combobox", { name: label, exact: true });
+  await type(page, field, text);
+  await page.getByRole("option", { name: text }).first().waitFor();
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(([node, text]) => node.value === text, [await field.elementHandle(), text]);
+}
+
 /** Reaches a control and presses it. */
 export async function press(page, locator, key = "Tab") {
   await tabTo(page, locator, key);

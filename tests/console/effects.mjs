@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 
-import { axe, settled } from "./browser.mjs";
+import { axe, choose, settled } from "./browser.mjs";
 
 const button = (page, name) => page.getByRole("button", { name, exact: true });
 
@@ -92,7 +92,7 @@ export const effectChecks = {
     await page.locator(".state", { hasText: "disabled" }).waitFor();
     assert.equal((await gateway.api("GET", `projects/${id}`)).disabled, true);
     await page.goto(`${browser.origin}/console/quotas?new=1`);
-    await page.getByLabel("Applies to").selectOption({ label: "without keys" });
+    await choose(page, "Applies to", "without keys");
     await page.getByLabel("Limit ($)").fill("5");
     await page.getByRole("dialog").locator(".effects").waitFor();
     assert.deepEqual(await axe(page), []);

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 
-import { settled } from "./browser.mjs";
+import { choose, settled } from "./browser.mjs";
 import { longState, PROVIDERS, ROWS } from "./long_state.mjs";
 
 const lower = (text) => text?.toLowerCase() ?? null;
@@ -141,15 +141,211 @@ async function names(browser, page) {
   assert.doesNotMatch(await page.locator(".table-place tbody").innerText(), /key_/);
 }
 
+/** The objects that were made last: no list has them among its first 500 rows. */
+async function lastOf(gateway) {
+  const last = async (list) => {
+    let rows = [];
+    for (let cursor = ""; cursor !== null; ) {
+      const page = await gateway.api("GET", `${list}limit=500${cursor}`);
+      rows = page.data;
+      cursor = page.next_cursor === null ? null : `&cursor=${encodeURIComponent(page.next_cursor)}`;
+    }
+    return rows.at(-1);
+  };
+  const [project, human, key, endpoint, provider] = await Promise.all(["projects?", "principals?", "keys?", "endpoints?source=api&", "providers?"].map(last));
+  return { project, human, key, endpoint, provider };
+}
+
+/** The fields in which one object is chosen: the address, the label, what is typed, and what the field then holds. */
+const fieldsOf = ({ project, human, key, endpoint, provider }) => [
+  ["keys", "Project", project.name],
+  ["keys?new=1", "Project", project.name],
+  [`keys?new=1&project=${project.id}`, "Acts as", human.name],
+  [`access/projects/${project.id}?member=new`, "Human", human.name],
+  ["quotas?new=1&kind=key", "Applies to", key.name],
+  ["quotas?new=1&kind=project", "Applies to", project.name],
+  ["quotas?new=1&kind=principal", "Applies to", human.name],
+  ["quotas?new=1&kind=provider", "Applies to", provider.id],
+  ["playground", "Send as", key.name, `key ${key.name}`],
+  ["playground", "Send as", human.name, `human ${human.name}`],
+  ["connect", "Key", key.name],
+  ["connect", "Model", endpoint.name],
+  ["setup?step=access", "Human", human.name],
+  ["setup?step=access", "Which project", project.name],
+  ["setup?step=sync", "Provider", provider.id],
+  [`setup?step=test&provider=wide`, "Model", "model-09999"],
+  ["setup?step=routes", "Endpoint", endpoint.name],
+  ["setup?step=keys", "Project", project.name],
+  ["setup?step=client", "Key", key.name],
+];
+
+/** The fields that add to a list: the address, the label, what is typed, and how the suggestion begins. */
+const listsOf = ({ project, key, endpoint }, quota) => [
+  ["keys?new=1", "Endpoints", endpoint.name],
+  [`access/projects/${project.id}?edit=1`, "Endpoints", endpoint.name],
+  ["alerts/rules?new=1", "Applies to", key.name, "key_expiring"],
+  ["alerts/rules?new=1", "Applies to", endpoint.name, "catalog_drift"],
+  ["alerts/rules?new=1", "Applies to", quota.subject.name, "quota_warning"],
+];
+
+/** Addresses that name an object by its ID, the field that shows it, and its name there. */
+const addressesOf = ({ project, key, human }) => [
+  [`keys?project=${project.id}`, "Project", project.name],
+  [`quotas?new=1&kind=key&of=${key.id}`, "Applies to", key.name],
+  [`playground?as=${key.id}`, "Send as", `key ${key.name}`],
+  [`playground?as=${human.id}`, "Send as", `human ${human.name}`],
+  [`connect?key=${key.id}`, "Key", key.name],
+];
+
+const holds = async (page, label, text) => {
+  const field = page.getByRole("combobox", { name: label, exact: true }).last();
+  await page.waitForFunction(([node, text]) => node.value === text, [await field.elementHandle(), text]);
+};
+
+/** Runs each step and returns what went wrong, by the name of the step. */
+async function faultsOf(steps) {
+  const faults = [];
+  for (const [name, step] of steps) await step().catch((error) => faults.push(`${name}: ${error.message.split("\n").slice(0, 3).join(" ")}`));
+  return faults;
+}
+
+/** Returns the steps that choose the last objects in every field. */
+function choices(page, open, last, quota) {
+  const fields = fieldsOf(last).map(([path, label, typed, text = typed]) => [
+    `${path}, ${label}: ${typed}`,
+    async () => {
+      await open(path);
+      await choose(page, label, typed, text);
+      await holds(page, label, text);
+    },
+  ]);
+  const lists = listsOf(last, quota).map(([path, label, typed, kind]) => [
+    `${path}, ${label}: ${typed}`,
+    async () => {
+      await open(path);
+      if (kind) await page.getByLabel("Kind", { exact: true }).selectOption(kind);
+      const group = page.getByRole("group", { name: label });
+      await group.getByRole("button", { name: "Only these" }).click();
+      await choose(page, label, typed);
+      await group.locator(".chosen").getByText(typed).waitFor();
+    },
+  ]);
+  const addresses = addressesOf(last).map(([path, label, text]) => [
+    `${path} shows ${text}`,
+    async () => {
+      await open(path);
+      await holds(page, label, text);
+    },
+  ]);
+  return [...fields, ...lists, ...addresses];
+}
+
+/** Returns the steps that make objects with those that were made last, and look at their names on the pages. */
+const made = (page, open, gateway, { project, human, key }) => [
+  [
+    "a member and a key",
+    async () => {
+      await open(`access/projects/${project.id}?member=new`);
+      await choose(page, "Human", human.name);
+      await button(page, "Add").click();
+      await page.getByText(`${human.name} is member of ${project.name}.`).waitFor();
+      await open("keys?new=1");
+      await page.getByLabel("Name", { exact: true }).fill("of the last");
+      await choose(page, "Project", project.name);
+      await choose(page, "Acts as", human.name);
+      await button(page.getByRole("dialog"), "Mint key").click();
+      await button(page, "I have copied it").click();
+      const { data } = await gateway.api("GET", "keys?q=of%20the%20last");
+      assert.deepEqual(data.map((one) => [one.project, one.acts_as]), [[project.id, human.id]]);
+    },
+  ],
+  [
+    "a rule",
+    async () => {
+      await gateway.api("POST", "alert-rules", { name: "the last key", kind: "key_expiring", threshold: 3, objects: [key.id] });
+      await open("alerts/rules");
+      await page.getByRole("row", { name: "the last key" }).getByText(key.name).waitFor();
+      await page.getByRole("link", { name: "the last key" }).click();
+      await page.getByRole("dialog").locator(".chosen").getByText(key.name).waitFor();
+    },
+  ],
+  [
+    "deliveries",
+    async () => {
+      await open("outbox?q=key_");
+      await first(page).waitFor();
+      assert.doesNotMatch(await page.locator(".table-place tbody").innerText(), /key_0/, "a delivery shows the name of its key");
+    },
+  ],
+  [
+    "webhooks",
+    async () => {
+      await open("webhooks");
+      await page.getByText(`${count(ROWS / 2)} failed`).waitFor();
+    },
+  ],
+];
+
+/** The overview names the fullest limits of all, and counts the others. */
+async function fullest(page, open, gateway) {
+  for (const rule of ["rule_quota_warning", "rule_quota_exhausted"]) await gateway.api("PATCH", `alert-rules/${rule}`, { enabled: false });
+  const { data } = await gateway.api("GET", "projects?sort=spend&order=desc&limit=7");
+  const used = data.filter(({ month }) => month.requests > 0);
+  for (const { id } of used) {
+    await gateway.api("POST", "quotas", { subject: { kind: "project", id }, metric: "cost_micro_usd", window: "month", limit: 1, enforcement: "warn" });
+  }
+  await open("");
+  const needs = page.locator("section, .card", { has: page.getByRole("heading", { name: "Needs you" }) }).last();
+  await needs.getByText(`${used[0].name}: Cost a month is used up`).waitFor();
+  await needs.getByText(`${used.length - 5} more limits`).waitFor();
+  await page.getByRole("group", { name: "Spend today" }).getByText(/^[1-9][\d,]* %$/).first().waitFor();
+}
+
+const button = (page, name) => page.getByRole("button", { name, exact: true });
+const count = (number) => number.toLocaleString("en-US");
+
+let built = null;
+
+/** The gateway with long lists, which is made once. */
+async function longGateway({ binary, home }) {
+  if (built) await built.start();
+  built ??= await longState(binary, home);
+  return built;
+}
+
 export const longListChecks = {
   async every_long_list_is_sorted_and_searched_over_all_its_pages({ gateway: { binary, home }, browser }) {
-    const gateway = await longState(binary, home);
+    const gateway = await longGateway({ binary, home });
     await browser.visit(gateway, async () => {
       const slow = [];
       report("list", "rows", "order or search", "API", "browser");
       await orders(gateway, slow);
       await shown(browser, gateway);
       assert.deepEqual(slow, []);
+    });
+  },
+
+  async every_field_finds_an_object_beyond_the_first_500_and_shows_its_name({ gateway: { binary, home }, browser }) {
+    const gateway = await longGateway({ binary, home });
+    await browser.visit(gateway, async () => {
+      const last = await lastOf(gateway);
+      await gateway.api("PUT", `projects/${last.project.id}/members/${last.human.id}`, { role: "member" });
+      const [quota] = (await gateway.api("GET", `quotas?key=${last.key.id}`)).data;
+      const page = await browser.signedIn(gateway.key, "/settings");
+      page.setDefaultTimeout(10_000);
+      const open = async (path) => {
+        await page.goto(`${browser.origin}/console/${path}`);
+        await settled(page);
+      };
+      await open("keys?new=1");
+      await page.getByRole("combobox", { name: "Project", exact: true }).last().click();
+      await page.getByText("More fit: type to narrow.").waitFor();
+      const faults = await faultsOf([
+        ...choices(page, open, last, quota),
+        ...made(page, open, gateway, last),
+        ["the overview", () => fullest(page, open, gateway)],
+      ]);
+      assert.deepEqual(faults, []);
     });
   },
 };

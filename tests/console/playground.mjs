@@ -37,7 +37,7 @@ export const playgroundChecks = {
     const page = await browser.signedIn(gateway.key, `/playground?as=${made.id}&model=scripted%2Fm`);
     await settled(page);
     assert.deepEqual(await axe(page), []);
-    await page.getByText("It counts for player and its limits.").waitFor();
+    await page.getByText("It counts for the key player and its limits.").waitFor();
     await page.getByLabel("Message", { exact: true }).fill("hello");
     await page.keyboard.press("Control+Enter");
     await page.locator(".result .answer", { hasText: "from the upstream" }).waitFor();

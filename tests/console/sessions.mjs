@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 
-import { axe, settled, signIn } from "./browser.mjs";
+import { axe, choose, settled, signIn } from "./browser.mjs";
 
 const button = (page, name) => page.getByRole("button", { name, exact: true });
 
@@ -21,7 +21,7 @@ function forms(gateway, { project, key, quota }) {
     [`/keys/${key}?edit=1`, "Name", "Key in between", "Save", all("keys", "Key in between")],
     ["/providers?connect=echo", "Name", "in-between", "Connect", async () => (await gateway.api("GET", "providers?limit=500")).data.some(({ id }) => id === "in-between")],
     ["/routes/interrupted", "Preamble", "Between the lines.", "Save and publish", async () => (await gateway.api("GET", "endpoints/interrupted")).preamble === "Between the lines."],
-    ["/quotas?new=1", "Limit ($)", "7.5", "Create", async () => (await quotas()).some(({ limit }) => limit === 7_500_000), (page) => page.getByLabel("Applies to").selectOption(project)],
+    ["/quotas?new=1", "Limit ($)", "7.5", "Create", async () => (await quotas()).some(({ limit }) => limit === 7_500_000), (page) => choose(page, "Applies to", project, "")],
     [`/quotas?edit=${quota}`, "Limit", "77", "Save", async () => (await quotas()).some(({ limit }) => limit === 77)],
     [`/playground?as=${key}&model=smart`, "Message", "Sent in between", "Send Ctrl Enter", async () => (await gateway.api("GET", `requests?key=${key}`)).data.length > 0],
     ["/alerts/rules?new=1", "Name", "Rule in between", "Create", named("alert-rules", "Rule in between")],

@@ -80,7 +80,7 @@ export type AlertPage = {
   next_cursor: string | null;
 };
 
-/** A rule, as stored and as the API shows it. */
+/** A rule, as the API shows it. */
 export type AlertRule = {
   /** The time for which a condition must be absent before its alert is resolved. */
   clear_seconds: number;
@@ -95,6 +95,8 @@ export type AlertRule = {
   id: string;
   kind: AlertKind;
   name: string;
+  /** The names of `objects` in their order, for a limit that of its subject; the ID of one without a name. Null for all. */
+  object_names: string[] | null;
   /** The objects that the rule concerns, as alerts name them; null for all. */
   objects: string[] | null;
   severity: Severity;
@@ -552,7 +554,7 @@ export type Delivery = {
 
 /** One page of deliveries. */
 export type DeliveryPage = {
-  data: Delivery[];
+  data: ListedDelivery[];
   /** The `cursor` of the next page; null on the last one. */
   next_cursor: string | null;
   /** The numbers of unfinished deliveries, regardless of filters. */
@@ -1226,6 +1228,33 @@ export type LabelChange = {
   records: number;
 };
 
+/** A delivery in a list. */
+export type ListedDelivery = {
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  event: OutboxEvent;
+  id: string;
+  /** The reason of the last failure; null after a success. */
+  last_error: string | null;
+  /** The status of the receiver's last answer; null if there was none. */
+  last_status: number | null;
+  /** The time of the next try, or the end of the lease, in milliseconds since the Unix epoch; null if neither follows. */
+  next_at_ms: number | null;
+  /** The name of the event's object, for a limit that of its subject; the ID if it has no name, null for the gateway. It is no part of the event, which receivers get as it is. */
+  object_name: string | null;
+  state: DeliveryState;
+  /** The failed tries, plus the successful one. */
+  tries: number;
+  /** The time of the last change, in milliseconds since the Unix epoch. */
+  updated_at_ms: number;
+  /** The webhook; null for external workers. */
+  webhook: string | null;
+  /** The name of the webhook; null for external workers. */
+  webhook_name: string | null;
+  /** The worker that holds it, or held it last; null for webhooks, and before a worker claimed it. */
+  worker: string | null;
+};
+
 /** A key in a list. */
 export type ListedKey = {
   /** The ID of the human that the key acts as; null for none. */
@@ -1317,6 +1346,42 @@ export type ListedProjectPage = {
   next_cursor: string | null;
   /** True if the list is not in order of `spend`, although this was wanted, because the use of all its objects could not be summed in time. It is then in order of the IDs. */
   partial: boolean;
+};
+
+/** A webhook in a list. */
+export type ListedWebhook = {
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  /** The number of its deliveries that failed too often and are only tried again on request. */
+  dead: number;
+  /** True if it receives no new events, and waiting ones are not tried. */
+  disabled: boolean;
+  format: WebhookFormat;
+  id: string;
+  /** True if an event waits until the ones before it are delivered or dead. */
+  in_order: boolean;
+  /** The kinds of events that it receives; null for all. */
+  kinds: string[] | null;
+  name: string;
+  /** The longest pause after the first failure, in seconds. It doubles with each further failure. */
+  retry_seconds: number;
+  /** The time until which the secret before the last rotation signs as well, in milliseconds since the Unix epoch; null if only one secret signs. */
+  secret_before_until_ms: number | null;
+  /** True if it also receives the ends of conditions. */
+  send_resolved: boolean;
+  /** In milliseconds since the Unix epoch. */
+  updated_at_ms: number;
+  /** The origin of its address and the last characters of a long path. The address itself is not shown. */
+  url: string;
+  /** Grows with each change; the `ETag` of the object. */
+  version: number;
+};
+
+/** One page of a list. */
+export type ListedWebhookPage = {
+  data: ListedWebhook[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
 };
 
 /** `alive`: once a second in a stream without `figures`. */
@@ -2358,9 +2423,11 @@ export type Quota = {
   window: Period | null;
 };
 
-/** One page of a list. */
+/** One page of limits. */
 export type QuotaPage = {
   data: Quota[];
+  /** The number of limits on all pages. Null without `sort`, because a list in its own order is not read to its end. */
+  matching: number | null;
   /** The `cursor` of the next page; null on the last one. */
   next_cursor: string | null;
 };
@@ -3504,13 +3571,6 @@ export type Webhook = {
 
 /** The shape of the messages for a receiver. */
 export type WebhookFormat = "json" | "slack";
-
-/** One page of a list. */
-export type WebhookPage = {
-  data: Webhook[];
-  /** The `cursor` of the next page; null on the last one. */
-  next_cursor: string | null;
-};
 
 /** Changes to a webhook. Absent members are kept. */
 export type WebhookPatch = {

@@ -13,7 +13,7 @@ import { Menu } from "../part/menu";
 import { Card, Page } from "../part/page";
 import { type Column, Rows } from "../part/table";
 import { KINDS, thresholdText } from "./alerts/kinds";
-import { AlertObject, useObjectNames } from "./alerts/object";
+import { AlertObject } from "./alerts/object";
 import { EditRule, NewRule } from "./alerts/rule_form";
 import { AlertTabs } from "./alerts/tabs";
 
@@ -70,10 +70,9 @@ function Name({ of }: { of: AlertRule }) {
 /** The objects that a rule concerns: one as a link, more as their number. */
 function Scope({ of }: { of: AlertRule }) {
   const [first = null, ...more] = of.objects ?? [];
-  const names = useObjectNames(more.length ? [] : [first]);
   if (of.objects === null) return <>all</>;
   if (more.length) return <>{plural(of.objects.length, "object")}</>;
-  return <AlertObject kind={of.kind} object={first} name={names.get(first ?? "")} />;
+  return <AlertObject kind={of.kind} object={first} name={of.object_names?.[0]} />;
 }
 
 function RuleMenu({ of }: { of: AlertRule }) {

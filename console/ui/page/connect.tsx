@@ -1,13 +1,15 @@
 // Setting up a client: texts for each, filled with the gateway's address and an endpoint.
 import { useEffect, useState } from "preact/hooks";
-import { call, may } from "../api/client";
+import { at, call, may } from "../api/client";
 import type { Explained } from "../api/explain";
+import { activeKeys, selectorsOf, useFirst } from "../api/objects";
 import { useResource } from "../api/resource";
-import { useSelectorsOf } from "../api/selectors";
 import type { Endpoint, Key, Model, Page as PageOf, Target } from "../api/types";
 import { href, param, setParams } from "../app/router";
+import { Chooser } from "../part/chooser";
+import type { Suggested } from "../part/combobox";
 import { CopyButton } from "../part/copy";
-import { Field, Select } from "../part/form";
+import { Field } from "../part/form";
 import { Card, Page } from "../part/page";
 import { sameTarget } from "./routes";
 import { CheckCard } from "./setup/check_card";
@@ -59,52 +61,60 @@ export function filled(text: string, { origin, model, context, vision, key = "YO
 }
 
 export function ConnectPage() {
-  const id = param("key");
-  const keys = useResource<PageOf<Key>>("keys?state=active&limit=500").data.value?.data ?? [];
-  const named = useResource<Key>(id ? `keys/${encodeURIComponent(id)}` : null).data.value;
-  const key = named ?? (id ? null : (keys[0] ?? null));
-  const selectors = useSelectorsOf(key?.id);
-  const endpoints = useResource<PageOf<Endpoint>>("endpoints?limit=500").data.value?.data ?? [];
-  const open = endpoints.filter(({ name, shadowed }) => !shadowed && (!key?.endpoints || key.endpoints.includes(name)));
-  const names = [...open.map(({ name }) => name), ...selectors];
-  const model = param("model") || names[0] || "MODEL";
+  const { id, key, selectors } = useKey();
+  const model = param("model") || selectors?.found[0]?.value || NO_MODEL;
   return (
     <Page
       title="Connect a client"
       lead={may("administer") ? "Give clients project keys, never the administrator key." : "Give each client a key of its own."}
     >
       <div class="form">
-        <KeyField of={named && !keys.some((one) => one.id === named.id) ? [named, ...keys] : keys} value={key?.id ?? ""} />
+        <KeyField of={key} value={id} />
         <ClientGuide
-          endpoints={endpoints}
-          names={names}
+          selectors={selectors}
           model={model}
           keyOf={key}
           secret={null}
-          hrefOf={(client) => href("/connect", { client, key: id, model: param("model") })}
+          hrefOf={(client) => href("/connect", { client, key: param("key"), model: param("model") })}
         />
       </div>
     </Page>
   );
 }
 
+/** Stands for a model while none is known. */
+export const NO_MODEL = "MODEL";
+
+/** The key that the address names, else the first one, and the first selectors that it may use; null until they are read. */
+export function useKey(): { id: string; key: Key | null; selectors: Suggested | null } {
+  const wanted = param("key");
+  const named = useResource<Key>(wanted ? at("keys", wanted) : null).data.value;
+  const first = useResource<PageOf<Key>>(wanted ? null : "keys?state=active&limit=1").data.value;
+  const key = wanted ? named : (first?.data[0] ?? null);
+  const id = wanted || key?.id || "";
+  const selectors = useFirst(selectorsOf(id), id || first ? id : null);
+  return { id, key, selectors };
+}
+
 /** The key that the client shall send, by its ID; the address has it. */
-export function KeyField({ of, value }: { of: Key[]; value: string }) {
+export function KeyField({ of, value }: { of: Key | null; value: string }) {
   return (
     <Field label="Key" name="key" help="The check waits for a request with it.">
-      <Select
+      <Chooser
+        label="Key"
         value={value}
+        text={of?.name}
         onValue={(key) => setParams({ key }, "replace")}
-        options={of.length ? of.map(({ id, name, prefix }): [string, string] => [id, `${name} (${prefix}…)`]) : [["", "No key yet"]]}
+        of={activeKeys}
+        placeholder="No key yet"
       />
     </Field>
   );
 }
 
 type GuideProps = {
-  endpoints: Endpoint[];
-  /** The endpoints that the client may ask for. */
-  names: string[];
+  /** The first selectors that the client may ask for; null until they are read. */
+  selectors: Suggested | null;
   model: string;
   /** The key that the client shall send. */
   keyOf: Key | null;
@@ -117,15 +127,9 @@ type GuideProps = {
 };
 
 /** The clients, and the text of the one that the address names. */
-export function ClientGuide({ endpoints, names, model, keyOf, secret, hrefOf, onAnswer }: GuideProps) {
+export function ClientGuide({ selectors, model, keyOf, secret, hrefOf, onAnswer }: GuideProps) {
   const chosen = SNIPPETS.find((snippet) => snippet.id === param("client")) ?? SNIPPETS[0];
-  const first = endpoints.find(({ name }) => name === model)?.failover[0];
-  const needsFacts = chosen?.code.includes("{{context_window}}") ?? false;
-  const facts = useResource<PageOf<Model>>(
-    first && needsFacts ? `catalog?provider=${encodeURIComponent(first.provider)}&q=${encodeURIComponent(first.model)}&limit=20` : null,
-  );
-  const target = facts.data.value?.data.find((known) => known.model === first?.model);
-  const filling: Filling = { origin: location.origin, model, context: target?.context_window ?? null, vision: target?.vision ?? null };
+  const { first, filling } = useFilling(chosen, model);
   const shown = secret && keyOf ? { ...filling, key: `${keyOf.prefix}…` } : filling;
   const whole = secret ? { ...filling, key: secret } : filling;
   if (!chosen) return null;
@@ -138,11 +142,7 @@ export function ClientGuide({ endpoints, names, model, keyOf, secret, hrefOf, on
       <Card title={chosen.title}>
         <div class="form">
           <Field label="Model" name="model" help="An endpoint of the gateway.">
-            <Select
-              value={model}
-              onValue={(model) => setParams({ model }, "replace")}
-              options={(names.length ? names : [model]).map((name): [string, string] => [name, name])}
-            />
+            <Chooser label="Model" value={model} onValue={(model) => setParams({ model }, "replace")} of={selectorsOf(keyOf?.id ?? "")} />
           </Field>
           {chosen.steps && (
             <ol class="steps-list">
@@ -163,9 +163,9 @@ export function ClientGuide({ endpoints, names, model, keyOf, secret, hrefOf, on
               <CopyableText label={`Commands for ${chosen.title}`} shown={filled(chosen.run, shown)} copied={filled(chosen.run, whole)} />
             </>
           )}
-          {keyOf && <CheckCard key={keyOf.id} of={keyOf} endpoints={names} {...(onAnswer ? { onAnswer } : {})} />}
+          {keyOf && <CheckCard key={keyOf.id} of={keyOf} endpoints={namesOf(selectors)} {...(onAnswer ? { onAnswer } : {})} />}
           {chosen.note && <p class="help">{withCode(filled(chosen.note, filling))}</p>}
-          {may("administer") && chosen.speaks === "responses" && keyOf && names.includes(model) && first && (
+          {may("administer") && chosen.speaks === "responses" && keyOf && first && (
             <SpeaksResponses key={`${keyOf.id} ${model}`} keyId={keyOf.id} model={model} first={first} />
           )}
           {secret ? (
@@ -188,6 +188,33 @@ export function ClientGuide({ endpoints, names, model, keyOf, secret, hrefOf, on
       </Card>
     </div>
   );
+}
+
+/** The first target of an endpoint; undefined until it is read, and for what is no endpoint. */
+function useFirstTarget(model: string): Target | undefined {
+  const isEndpoint = model !== NO_MODEL && !model.includes("/");
+  return useResource<Endpoint>(isEndpoint ? at("endpoints", model) : null).data.value?.failover[0];
+}
+
+const needsFacts = ({ code }: Snippet): boolean => code.includes("{{context_window}}");
+
+/** What fills the text of a client, and the first target of the endpoint, if the text or its warnings need that. */
+function useFilling(chosen: Snippet | undefined, model: string): { first: Target | undefined; filling: Filling } {
+  const first = useFirstTarget(chosen && (needsFacts(chosen) || chosen.speaks === "responses") ? model : NO_MODEL);
+  const target = useFacts(chosen && needsFacts(chosen) ? first : undefined);
+  return { first, filling: { origin: location.origin, model, context: target?.context_window ?? null, vision: target?.vision ?? null } };
+}
+
+/** What the catalog knows of a target. */
+function useFacts(of: Target | undefined): Model | undefined {
+  const path = of && `catalog?${new URLSearchParams({ provider: of.provider, q: of.model, limit: "20" })}`;
+  return useResource<PageOf<Model>>(path ?? null).data.value?.data.find((known) => known.model === of?.model);
+}
+
+/** The names that the check tells. */
+function namesOf(selectors: Suggested | null): string[] {
+  const names = selectors?.found.map(({ value }) => value) ?? [];
+  return selectors?.more ? [...names, "and others"] : names;
 }
 
 /** A text for a client, and the button that copies it. */

@@ -1,21 +1,29 @@
 // The connections of a human: providers that are private to them, to which they sign in with an account of their own.
-import { useResource } from "../api/resource";
-import type { Page as PageOf, Provider } from "../api/types";
-import { Empty, Loaded } from "../part/feedback";
+import { useAll } from "../api/objects";
+import type { Provider } from "../api/types";
+import { Empty, ErrorBox, Skeleton } from "../part/feedback";
 import { Card, Facts, Page } from "../part/page";
 import { SignInCard } from "./oauth";
 import { ProviderStateMark } from "./providers";
 
 export function ConnectionsPage() {
-  const connections = useResource<PageOf<Provider>>("providers?limit=500");
+  const { list, rows } = useAll<Provider>("providers");
+  const error = list.error.value;
   return (
     <Page
       title="Connections"
       lead="Providers that are private to you. Keys that act as you may use them, and projects that you share them with."
     >
-      <Loaded resource={connections}>
-        {({ data }) => (data.length ? data.map((of) => <Connection key={`${of.source} ${of.id}`} of={of} />) : <None />)}
-      </Loaded>
+      {error && <ErrorBox error={error} retry={() => list.load()} />}
+      {!list.isRead && !error && (
+        <div class="card">
+          <Skeleton rows={4} />
+        </div>
+      )}
+      {rows.map((of) => (
+        <Connection key={`${of.source} ${of.id}`} of={of} />
+      ))}
+      {list.isRead && rows.length === 0 && <None />}
     </Page>
   );
 }

@@ -6,7 +6,7 @@ import type { ExtensionProvider, Provider } from "../api/types";
 import { go, href } from "../app/router";
 import { Dialog } from "../part/dialog";
 import { Field, Form, FormButtons, FormFooterError, Text, useSubmission } from "../part/form";
-import { OwnerField, useHumans, words } from "./oauth";
+import { OwnerField, useFirstHuman, words } from "./oauth";
 
 export type SignInFields = { id: string; owner: string; models: string };
 
@@ -25,10 +25,10 @@ export function signInBody(extension: string, of: ExtensionProvider, { id, owner
 }
 
 export function ConnectSignIn({ extension, of, onClose }: { extension: string; of: ExtensionProvider; onClose: () => void }) {
-  const humans = useHumans();
+  const firstHuman = useFirstHuman();
   const [fields, setFields] = useState<SignInFields>({ id: of.id, owner: "", models: "" });
   const submission = useSubmission();
-  const owner = fields.owner || humans[0]?.id || "";
+  const owner = fields.owner || firstHuman;
   const set = (change: Partial<SignInFields>): void => setFields({ ...fields, ...change });
   const submit = (): void => {
     const body = signInBody(extension, of, { ...fields, owner });
@@ -45,7 +45,7 @@ export function ConnectSignIn({ extension, of, onClose }: { extension: string; o
         <Field label="Name" name="id" help="Models are called NAME/MODEL. Each human has a provider of their own.">
           <Text value={fields.id} onValue={(id) => set({ id })} autoFocus />
         </Field>
-        <OwnerField humans={humans} owner={owner} onOwner={(owner) => set({ owner })} />
+        <OwnerField owner={owner} onOwner={(owner) => set({ owner })} />
         <Field label="Models" name="models" optional help="Beside those that its own list has. Separated by commas.">
           <Text value={fields.models} onValue={(models) => set({ models })} />
         </Field>

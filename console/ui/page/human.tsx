@@ -2,8 +2,9 @@
 import { useState } from "preact/hooks";
 import { call, may } from "../api/client";
 import { useList } from "../api/list";
+import { useAll } from "../api/objects";
 import { changed, useResource } from "../api/resource";
-import type { ListedProject, Page as PageOf, Principal, Quota, Usage } from "../api/types";
+import type { ListedProject, Principal, Quota, Usage } from "../api/types";
 import { go, href, param, setParams } from "../app/router";
 import { Copyable } from "../part/copy";
 import { Confirm } from "../part/dialog";
@@ -55,7 +56,7 @@ export function HumanPage({ id }: { id: string }) {
 
 function One({ of, etag }: { of: Principal; etag: string | null }) {
   const [doing, setDoing] = useState<"disable" | "delete" | null>(null);
-  const quotas = useResource<PageOf<Quota>>(`quotas?principal=${encodeURIComponent(of.id)}&limit=100`).data.value?.data;
+  const { rows: quotas, isWhole } = useAll<Quota>("quotas", { principal: of.id });
   const yesterday = usePeriod("24h");
   const lately = useResource<Usage>(doing === "delete" ? `usage?${new URLSearchParams({ principal: of.id, from: yesterday })}` : null);
   const patch = async (disabled: boolean): Promise<void> => {
@@ -80,7 +81,11 @@ function One({ of, etag }: { of: Principal; etag: string | null }) {
         <div class="page-stack">
           <Projects of={of} />
           <Keys of={of} />
-          <Limits quotas={quotas} none="No limit of all keys that act as this human together." add={newLimit("principal", of.id)} />
+          <Limits
+            quotas={isWhole ? quotas : undefined}
+            none="No limit of all keys that act as this human together."
+            add={newLimit("principal", of.id)}
+          />
         </div>
         <Card bare>
           <Facts

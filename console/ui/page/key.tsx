@@ -1,5 +1,6 @@
 // One project key: what it may do, what it has used, and its actions.
 import { Fault, may, mayIn } from "../api/client";
+import { useAll } from "../api/objects";
 import { changed, useResource } from "../api/resource";
 import type { FullRecord, SeriesAnswer } from "../api/shapes";
 import { suggestEndpoints, suggestModelEntries, suggestOperations } from "../api/suggest";
@@ -56,7 +57,7 @@ function Missing({ id }: { id: string }) {
 function One({ of, etag }: { of: Key; etag: string | null }) {
   const { items, dialog } = useKeyActions(of);
   const isOpen = of.state !== "revoked" && mayIn(of.project, "change_keys", of.acts_as);
-  const quotas = useResource<PageOf<Quota>>(`quotas?key=${encodeURIComponent(of.id)}&limit=100`);
+  const { rows: quotas, isWhole } = useAll<Quota>("quotas", { key: of.id });
   const last = useResource<PageOf<FullRecord>>(`requests?${new URLSearchParams({ key: of.id, limit: String(LAST_SHOWN) })}`).data.value
     ?.data;
   const [one] = last ?? [];
@@ -94,7 +95,7 @@ function One({ of, etag }: { of: Key; etag: string | null }) {
       <div class="cols main-side">
         <div class="page-stack">
           <Limits
-            quotas={quotas.data.value?.data}
+            quotas={isWhole ? quotas : undefined}
             none="No limit of its own. Limits of its project and its human count as well."
             aside="all keys of its rotation together"
             add={newLimit("key", of.id)}

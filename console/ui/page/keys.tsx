@@ -2,9 +2,10 @@
 import type { ComponentChildren } from "preact";
 import { may } from "../api/client";
 import { type List, useList } from "../api/list";
-import { useResource } from "../api/resource";
-import type { Key, ListedKey, ListedKeyPage, Page as PageOf, Project, Quota, UsageLine } from "../api/types";
+import { projects } from "../api/objects";
+import type { Key, ListedKey, ListedKeyPage, Quota, UsageLine } from "../api/types";
 import { href, param, setParams } from "../app/router";
+import { Chooser } from "../part/chooser";
 import { Empty } from "../part/feedback";
 import { Select } from "../part/form";
 import { ago, day, dollars, plural, UNKNOWN } from "../part/format";
@@ -113,7 +114,6 @@ export function KeysPage() {
   const q = param("q");
   const order = orderOf(SORTED, NEWEST);
   const list = useList<ListedKey>("keys", { state, project, q, ...askedFor(order) });
-  const projects = useResource<PageOf<Project>>("projects?limit=500").data.value?.data ?? [];
   const filtered = state !== "" || project !== "" || q !== "";
   return (
     <Page
@@ -136,11 +136,12 @@ export function KeysPage() {
           onValue={(state) => setParams({ state })}
           options={[["", "Any state"], ...Object.keys(STATES).map((name): [string, string] => [name, name])]}
         />
-        <Select
-          aria-label="Project"
+        <Chooser
+          label="Project"
           value={project}
           onValue={(project) => setParams({ project })}
-          options={[["", "Any project"], ...projects.map(({ id, name }): [string, string] => [id, name])]}
+          of={projects}
+          fixed={[["", "Any project"]]}
         />
       </div>
       <Card bare>

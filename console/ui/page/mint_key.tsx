@@ -1,12 +1,15 @@
 // Minting a project key: the form, what a limit on cost means for models without a price, and the dialog that shows the key.
 import { useState } from "preact/hooks";
 import { call, Fault, may, mayIn, self } from "../api/client";
-import { changed, useResource } from "../api/resource";
+import { useOutlook } from "../api/dry_run";
+import { membersOf, projectsWhich, useFirst } from "../api/objects";
+import { changed } from "../api/resource";
 import { suggestEndpoints } from "../api/suggest";
-import type { Endpoint, KeyWithSecret, Member, Model, Page, Principal, Project } from "../api/types";
+import type { EffectWarning, KeyWithSecret } from "../api/types";
 import { Allowed } from "../part/choice";
+import { Chooser } from "../part/chooser";
 import { Dialog } from "../part/dialog";
-import { Check, concerns, Field, Form, FormButtons, FormFooterError, Select, Text, useSubmission } from "../part/form";
+import { Check, concerns, Field, Form, FormButtons, FormFooterError, Text, useSubmission } from "../part/form";
 import { dateEnd } from "../part/moment";
 import { tagsOf } from "../part/tags";
 import { TagsField } from "./key";
@@ -36,6 +39,9 @@ export function Lost({ onClose }: { onClose: () => void }) {
   );
 }
 
+/** The projects in which the caller may mint keys. */
+const usable = projectsWhich(({ id }) => mayIn(id, "mint_keys", self()) || mayIn(id, "mint_keys", null));
+
 type FormProps = {
   /** The project that is chosen at first. */
   project: string;
@@ -47,8 +53,7 @@ type FormProps = {
 
 /** The form of a new key. Without `onClose` it has one button. */
 export function MintForm({ project: given, endpoints: first = null, onMade, onClose }: FormProps) {
-  const projects = useResource<Page<Project>>("projects?limit=500").data.value?.data ?? [];
-  const usable = projects.filter(({ id, disabled }) => !disabled && (mayIn(id, "mint_keys", self()) || mayIn(id, "mint_keys", null)));
+  const known = useFirst(usable);
   const [name, setName] = useState("");
   const [chosen, setProject] = useState(given);
   const [actsAs, setActsAs] = useState(may("administer") ? "" : (self() ?? ""));
@@ -59,18 +64,22 @@ export function MintForm({ project: given, endpoints: first = null, onMade, onCl
   const [recoverable, setRecoverable] = useState(true);
   const [pricing, setPricing] = useState<string | null>(null);
   const submission = useSubmission();
-  const project = chosen || (usable.length === 1 ? (usable[0]?.id ?? "") : "");
+  const [only, ...others] = known?.found ?? [];
+  const project = chosen || (only && others.length === 0 && !known?.more ? only.value : "");
+  const body = {
+    name,
+    project,
+    ...(actsAs ? { acts_as: actsAs } : {}),
+    ...(expires ? { expires_at: dateEnd(expires) } : {}),
+    ...(endpoints ? { endpoints } : {}),
+    ...(tags.trim() ? { tags: tagsOf(tags) } : {}),
+    recoverable,
+    ...(limit.trim() ? { limits: [{ metric: "cost_micro_usd", window: "month", limit: Math.round(Number(limit) * 1e6) }] } : {}),
+  };
+  const isLimited = limit.trim() !== "" && name !== "" && project !== "";
+  const { effects } = useOutlook(isLimited && pricing === null ? { method: "POST", path: "keys", body } : null);
+  const unpriced = effects?.warnings.find(({ code }) => code === "no_price");
   const submit = (): void => {
-    const body = {
-      name,
-      project,
-      ...(actsAs ? { acts_as: actsAs } : {}),
-      ...(expires ? { expires_at: dateEnd(expires) } : {}),
-      ...(endpoints ? { endpoints } : {}),
-      ...(tags.trim() ? { tags: tagsOf(tags) } : {}),
-      recoverable,
-      ...(limit.trim() ? { limits: [{ metric: "cost_micro_usd", window: "month", limit: Math.round(Number(limit) * 1e6) }] } : {}),
-    };
     void submission.run(body, async (repeatKey) => {
       const { data } = await call<KeyWithSecret>("POST", "keys", { body, repeatKey });
       changed("keys", "quotas");
@@ -85,11 +94,7 @@ export function MintForm({ project: given, endpoints: first = null, onMade, onCl
           <Text value={name} onValue={setName} autoFocus={onClose !== undefined} />
         </Field>
         <Field label="Project" name="project">
-          <Select
-            value={project}
-            onValue={setProject}
-            options={[["", "Choose a project"], ...usable.map(({ id, name }): [string, string] => [id, name])]}
-          />
+          <Chooser label="Project" value={project} onValue={setProject} of={usable} placeholder="Choose a project" />
         </Field>
         <ActsAs project={project} value={actsAs} onValue={setActsAs} />
         <Allowed
@@ -112,7 +117,7 @@ export function MintForm({ project: given, endpoints: first = null, onMade, onCl
           )}
         </div>
         <TagsField value={tags} onValue={setTags} />
-        {limit.trim() && <Unpriced endpoints={endpoints} onPrice={setPricing} onNoLimit={() => setLimit("")} />}
+        {unpriced && <Unpriced of={unpriced} onPrice={setPricing} onNoLimit={() => setLimit("")} />}
         <Check
           label="Keep an encrypted copy"
           help="So that its owner or an administrator can reveal it later."
@@ -131,40 +136,28 @@ type ActsAsProps = { project: string; value: string; onValue: (id: string) => vo
 
 /** The humans for whom a key of the project may act: its members. */
 export function ActsAs({ project, value, onValue }: ActsAsProps) {
-  const members = useResource<Page<Member>>(project ? `projects/${encodeURIComponent(project)}/members?limit=500` : null).data.value;
-  const humans = useResource<Page<Principal>>("principals?limit=500").data.value?.data ?? [];
-  const ids = members?.data.map(({ principal }) => principal) ?? [];
   const nobody: [string, string][] = mayIn(project, "mint_keys", null) ? [["", "Nobody"]] : [];
-  const options = humans.filter(({ id, disabled }) => ids.includes(id) && !disabled).map(({ id, name }): [string, string] => [id, name]);
   return (
     <Field label="Acts as" name="acts_as" help="Choose a human where a target is that human's private OAuth connection.">
-      <Select value={value} onValue={onValue} options={[...nobody, ...options]} />
+      <Chooser label="Acts as" value={value} onValue={onValue} of={membersOf(project)} fixed={nobody} placeholder="Choose a human" />
     </Field>
   );
 }
 
-type UnpricedProps = { endpoints: string[] | null; onPrice: (id: string) => void; onNoLimit: () => void };
+type UnpricedProps = { of: EffectWarning; onPrice: (id: string) => void; onNoLimit: () => void };
 
-/** Says which targets a key with a limit on cost cannot use, because their price is unknown. */
-function Unpriced({ endpoints, onPrice, onNoLimit }: UnpricedProps) {
-  const all = useResource<Page<Endpoint>>("endpoints?limit=500").data.value?.data ?? [];
-  const unpriced = new Set(useResource<Page<Model>>("catalog?priced=false&limit=500").data.value?.data.map(({ id }) => id));
-  const targets = all.filter(({ name }) => endpoints === null || endpoints.includes(name)).flatMap(({ failover }) => failover);
-  const without = [...new Set(targets.map(({ provider, model }) => `${provider}/${model}`).filter((id) => unpriced.has(id)))];
-  const [first] = without;
-  if (!first) return null;
-  const shown = without.slice(0, 3).join(", ");
-  const more = without.length > 3 ? ` and of ${without.length - 3} more` : "";
+/** The models that a key with a limit on cost cannot use, because their price is not known. */
+function Unpriced({ of: { message, objects }, onPrice, onNoLimit }: UnpricedProps) {
+  const [first] = objects;
   return (
     <div class="alert warn" role="status">
-      <p class="wrap">
-        The price of {shown}
-        {more} is not known. A key with a cost limit cannot use {without.length === 1 ? "it" : "them"}.
-      </p>
+      <p class="wrap">{message}</p>
       <p>
-        <button type="button" class="btn small" onClick={() => onPrice(first)}>
-          Set a price
-        </button>{" "}
+        {first && (
+          <button type="button" class="btn small" onClick={() => onPrice(first)}>
+            Set a price
+          </button>
+        )}{" "}
         <button type="button" class="btn small" onClick={onNoLimit}>
           No limit
         </button>

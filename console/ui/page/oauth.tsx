@@ -1,13 +1,16 @@
 // OAuth connections: the sign-in of a human at a provider, and the form that creates such a provider.
 import { useEffect, useState } from "preact/hooks";
-import { call, may } from "../api/client";
+import { at, call, may } from "../api/client";
+import { enabledHumans, projects, useFirst } from "../api/objects";
 import { changed, useResource } from "../api/resource";
-import type { GatewayState, OauthDisconnected, Page, Principal, Project, Provider, StartedOauthSignIn } from "../api/types";
+import type { GatewayState, OauthDisconnected, Project, Provider, StartedOauthSignIn } from "../api/types";
 import { href } from "../app/router";
+import { Chooser } from "../part/chooser";
+import { Combobox, without } from "../part/combobox";
 import { Copyable } from "../part/copy";
 import { Confirm } from "../part/dialog";
 import { notify } from "../part/feedback";
-import { Field, Form, FormButtons, FormError, FormFooterError, Select, Text, useSubmission } from "../part/form";
+import { Field, Form, FormButtons, FormError, FormFooterError, Text, useSubmission } from "../part/form";
 import { moment, plural, UNKNOWN } from "../part/format";
 import { type MarkKind, State } from "../part/icon";
 import { Ref } from "../part/links";
@@ -130,38 +133,43 @@ function Shares({ of }: { of: Provider }) {
 
 /** The projects whose keys may use the provider, and those that it can be shared with. */
 function ShareEditor({ of }: { of: Provider }) {
-  const projects = useResource<Page<Project>>("projects?limit=500").data.value?.data ?? [];
   const submission = useSubmission();
   const shared = of.bindings?.map(({ project }) => project) ?? [];
-  const nameOf = (id: string): string => projects.find((project) => project.id === id)?.name ?? id;
   const change = (method: "PUT" | "DELETE", project: string): void =>
     void submission.run(Date.now(), async () => {
       await call(method, `providers/${encodeURIComponent(of.id)}/bindings/${encodeURIComponent(project)}`);
       refresh();
     });
-  const others = projects.filter(({ id }) => !shared.includes(id)).map(({ id, name }): [string, string] => [id, name]);
   return (
     <>
       <ul class="plain">
         {shared.map((project) => (
-          <li key={project} class="split">
-            <a href={href(`/access/projects/${project}`)}>{nameOf(project)}</a>
-            <button
-              type="button"
-              class="btn small"
-              onClick={() => change("DELETE", project)}
-              aria-label={`Stop sharing with ${nameOf(project)}`}
-            >
-              Stop sharing
-            </button>
-          </li>
+          <SharedWith key={project} id={project} onStop={() => change("DELETE", project)} />
         ))}
       </ul>
       <Field label="Share with a project" name="project" optional>
-        <Select value="" onValue={(project) => project && change("PUT", project)} options={[["", "Choose a project"], ...others]} />
+        <Combobox
+          label="Share with a project"
+          placeholder="Choose a project"
+          suggest={without(projects.suggest, shared)}
+          onPick={(project) => change("PUT", project)}
+        />
       </Field>
       <FormError error={submission.error} />
     </>
+  );
+}
+
+/** A project whose keys may use the provider. */
+function SharedWith({ id, onStop }: { id: string; onStop: () => void }) {
+  const name = useResource<Project>(at("projects", id)).data.value?.name ?? id;
+  return (
+    <li class="split">
+      <a href={href(`/access/projects/${id}`)}>{name}</a>
+      <button type="button" class="btn small" onClick={onStop} aria-label={`Stop sharing with ${name}`}>
+        Stop sharing
+      </button>
+    </li>
   );
 }
 
@@ -253,18 +261,16 @@ const ADDRESSES: [Exclude<keyof OauthFields, keyof Times>, string, boolean][] = 
   ["device_authorization_url", "Device address", true],
 ];
 
-/** The humans who can own a provider. */
-export function useHumans(): Principal[] {
-  return useResource<Page<Principal>>("principals?limit=500").data.value?.data.filter(({ disabled }) => !disabled) ?? [];
-}
+/** Returns the ID of the owner that a form begins with, which is empty if there is no human. */
+export const useFirstHuman = (): string => useFirst(enabledHumans)?.found[0]?.value ?? "";
 
-type OwnerProps = { humans: Principal[]; owner: string; onOwner: (id: string) => void };
+type OwnerProps = { owner: string; onOwner: (id: string) => void };
 
-export function OwnerField({ humans, owner, onOwner }: OwnerProps) {
+export function OwnerField({ owner, onOwner }: OwnerProps) {
   return (
     <Field label="Owner" name="owner" help="The human who signs in. The provider is private to them until it is shared.">
-      {humans.length ? (
-        <Select value={owner} onValue={onOwner} options={humans.map(({ id, name }): [string, string] => [id, name])} />
+      {owner ? (
+        <Chooser label="Owner" value={owner} onValue={onOwner} of={enabledHumans} />
       ) : (
         <a href={href("/access")}>Create a human first</a>
       )}
@@ -275,7 +281,7 @@ export function OwnerField({ humans, owner, onOwner }: OwnerProps) {
 type FormProps = { onConnected: (provider: Provider) => void; onBack: () => void };
 
 export function OauthForm({ onConnected, onBack }: FormProps) {
-  const humans = useHumans();
+  const firstHuman = useFirstHuman();
   const [fields, setFields] = useState<OauthFields>({
     id: "partner",
     base_url: "",
@@ -291,7 +297,7 @@ export function OauthForm({ onConnected, onBack }: FormProps) {
     stream_idle_timeout: "",
   });
   const submission = useSubmission();
-  const owner = fields.owner || humans[0]?.id || "";
+  const owner = fields.owner || firstHuman;
   const set = (change: Partial<OauthFields>): void => setFields({ ...fields, ...change });
   const submit = (): void => {
     const body = oauthBody({ ...fields, owner });
@@ -307,7 +313,7 @@ export function OauthForm({ onConnected, onBack }: FormProps) {
       <Field label="Name" name="id" help="Models are called NAME/MODEL.">
         <Text value={fields.id} onValue={(id) => set({ id })} autoFocus />
       </Field>
-      <OwnerField humans={humans} owner={owner} onOwner={(owner) => set({ owner })} />
+      <OwnerField owner={owner} onOwner={(owner) => set({ owner })} />
       <Field label="Base URL of the API" name="base_url">
         <Text inputMode="url" value={fields.base_url} onValue={(base_url) => set({ base_url })} placeholder="https://…" />
       </Field>

@@ -2,7 +2,7 @@
 import { call } from "../api/client";
 import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
-import type { Delivery, DeliveryPage, Page as PageOf, Webhook } from "../api/types";
+import type { Delivery, DeliveryPage, ListedDelivery, Page as PageOf, Webhook } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { Empty, notify } from "../part/feedback";
 import { Select } from "../part/form";
@@ -13,7 +13,7 @@ import { Card, Page } from "../part/page";
 import { Search } from "../part/search";
 import { Table } from "../part/table";
 import { KIND_NAMES } from "./alerts/kinds";
-import { AlertObject, useObjectNames } from "./alerts/object";
+import { AlertObject } from "./alerts/object";
 import { AlertTabs } from "./alerts/tabs";
 
 const STANDING = { pending: "busy", leased: "busy", delivered: "ok", dead: "bad" } as const;
@@ -30,9 +30,7 @@ export function OutboxPage() {
   const asked = { state: param("state"), kind: param("kind"), to: param("to"), q: param("q") };
   const isFiltered = Object.values(asked).some(Boolean);
   const order = orderOf(["created", "tries", "next_try"], NEWEST);
-  const list = useList<Delivery>("outbox", { ...asked, ...(order === NEWEST ? {} : askedFor(order)) });
-  const listed = list.pages.value.flatMap(({ rows }) => rows ?? []);
-  const names = useObjectNames(listed.map(({ event }) => event.object));
+  const list = useList<ListedDelivery>("outbox", { ...asked, ...(order === NEWEST ? {} : askedFor(order)) });
   const dead = (list.first.value as DeliveryPage | null)?.unfinished.dead ?? 0;
   return (
     <Page title="Outbox" lead="Events are delivered at least once. After ten failures a delivery waits for you.">
@@ -76,7 +74,7 @@ export function OutboxPage() {
               head: "About",
               width: "1fr",
               fold: 3,
-              cell: ({ event }) => <AlertObject kind={event.kind} object={event.object} name={names.get(event.object ?? "")} />,
+              cell: ({ event, object_name }) => <AlertObject kind={event.kind} object={event.object} name={object_name} />,
             },
             { head: "To", width: "1fr", fold: 5, cell: (delivery) => <Receiver of={delivery} /> },
             { head: "Tries", width: 76, number: true, sort: "tries", fold: 2, cell: ({ tries }) => tries },
@@ -152,7 +150,7 @@ export function Retry({ of }: { of: Delivery }) {
   if (of.state === "delivered" || (of.state === "pending" && of.tries === 0)) return null;
   const retry = async (): Promise<void> => {
     await call("POST", `outbox/${of.id}/retry`, { body: {} });
-    for (const later of READ_AFTER_MS) setTimeout(() => changed("outbox"), later);
+    for (const later of READ_AFTER_MS) setTimeout(() => changed("outbox", "webhooks"), later);
   };
   return (
     <button

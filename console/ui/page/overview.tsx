@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { type Live, silentSince, useLive } from "../api/live";
 import { type Resource, useResource } from "../api/resource";
 import type { Change, LiveProvider, SeriesAnswer, Setup } from "../api/shapes";
-import type { GatewayState, Page as PageOf, Quota, Usage } from "../api/types";
+import type { GatewayState, QuotaPage, Usage } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { actionWords } from "../part/action";
 import { Bars, Lines, Spark } from "../part/chart";
@@ -26,7 +26,7 @@ import {
   standingOf,
   timesOf,
 } from "./overview/figures";
-import { NeedsYou } from "./overview/needs";
+import { NEAR_LIMITS, NeedsYou } from "./overview/needs";
 import { RunningCard } from "./overview/running";
 import { groupOf, SpendCard } from "./overview/spend";
 import { auditOf, VerdictCard } from "./overview/verdict";
@@ -88,7 +88,7 @@ export function OverviewPage() {
   // With the keys come their names, for what is running.
   const groups = by === "model" ? "model,key" : "project,key";
   const usage = useReread(useResource<Usage>(`usage?group_by=${groups}&from=${today}&sort=cost`), tick);
-  const quotas = useResource<PageOf<Quota>>("quotas?limit=500").data.value?.data ?? [];
+  const near = useResource<QuotaPage>(NEAR_LIMITS).data.value;
   const setup = useResource<Setup>("setup").data.value;
   const state = useReread(useResource<GatewayState>("state"), tick).data.value;
   // The gateway's clock, where it is known: it counts the age of requests.
@@ -130,13 +130,12 @@ export function OverviewPage() {
         <RunningCard live={live} names={names} now={now} />
       </div>
       <div class="cols two-one">
-        <SpendCard usage={usage} by={by} quotas={quotas} />
+        <SpendCard usage={usage} by={by} />
         <NeedsYou
           state={state}
           isSetUp={setup !== null && stepsLeft(setup) === 0}
-          quotas={quotas}
+          limits={{ fullest: near?.data ?? [], near: near?.matching ?? 0 }}
           unpriced={usage.data.value?.totals?.requests_unpriced ?? 0}
-          names={names}
           now={now}
         />
       </div>

@@ -1,12 +1,14 @@
 // The playground: sends a request of any operation as a key or a human, never as the administrator, and shows both sides of the
 // gateway.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { may, mayIn } from "../api/client";
+import { at, may } from "../api/client";
+import { callers, endpoints, type Source, selectorsOf, useFirst } from "../api/objects";
 import { changed, useResource } from "../api/resource";
 import { sendRun } from "../api/run";
-import { useSelectorsOf } from "../api/selectors";
-import type { Endpoint, Key, Page as PageOf, Principal } from "../api/types";
+import type { Endpoint } from "../api/types";
 import { href, param, setParams } from "../app/router";
+import { Chooser } from "../part/chooser";
+import type { Suggested } from "../part/combobox";
 import { Field, Labelled, Select, Text } from "../part/form";
 import { Card, Page } from "../part/page";
 import { bodyOf, type Draft, imagesOf, OPERATIONS, type OperationId, operationOf, StreamText, textOf } from "./playground/operations";
@@ -39,15 +41,9 @@ const BEGUN: Outcome = {
 };
 
 export function PlaygroundPage() {
-  const { keys, humans } = useCallers();
-  const endpoints = useResource<PageOf<Endpoint>>("endpoints?limit=500").data.value?.data.filter(({ shadowed }) => !shadowed) ?? [];
+  const { as, caller, hasNone } = useCaller();
   const operation = operationOf(param("path"));
-  const callers = [...keys, ...humans];
-  const as = callers.find(({ id }) => id === param("as"))?.id ?? callers[0]?.id ?? "";
-  const selectors = useSelectorsOf(as);
-  const model = param("model") || endpoints[0]?.name || selectors[0] || "";
-  const targets = endpoints.find(({ name }) => name === model)?.failover ?? [];
-  const targetNames = targets.map(({ provider, model }) => `${provider}/${model}`);
+  const { model, type, fitting, targetNames } = useModel(as);
   const only = targetNames.includes(param("only")) ? param("only") : "";
   const [draft, setDraft] = useState<Draft>(EMPTY);
   const first = useRun();
@@ -82,30 +78,20 @@ export function PlaygroundPage() {
     >
       <div class="filters">
         <Labelled label="Send as">
-          <Select
-            aria-label="Send as"
+          <Chooser
+            label="Send as"
             value={as}
+            text={caller}
             onValue={(as) => setParams({ as }, "replace")}
-            options={
-              callers.length
-                ? [...keys.map(({ id, name }) => [id, `key ${name}`]), ...humans.map(({ id, name }) => [id, `human ${name}`])].map(
-                    ([id = "", name = ""]): [string, string] => [id, name],
-                  )
-                : [["", "no key yet"]]
-            }
+            of={callers}
+            placeholder="no key yet"
           />
         </Labelled>
         <Labelled label="Model or endpoint">
-          <Text
-            aria-label="Model or endpoint"
-            class="mono"
-            value={model}
-            onValue={(model) => setParams({ model, only: null }, "replace")}
-            list="selectors"
-          />
+          <Text aria-label="Model or endpoint" class="mono" value={model} onValue={type} list="selectors" />
           <datalist id="selectors">
-            {[...endpoints.map(({ name }) => name), ...selectors].map((name) => (
-              <option key={name} value={name} />
+            {fitting?.found.map(({ value }) => (
+              <option key={value} value={value} />
             ))}
           </datalist>
         </Labelled>
@@ -157,15 +143,13 @@ export function PlaygroundPage() {
               shown={shownAnswer(first.outcome, second.outcome)}
               set={set}
             />
-            {callers.length === 0 && (
+            {hasNone && (
               <p class="help wrap">
                 A request is sent as a key or a human, and there is none yet.{" "}
                 {may("mint_keys") && <a href={href("/keys", { new: "1" })}>Mint key</a>}
               </p>
             )}
-            <p class="help wrap">
-              Hosted requests may be billable. It counts for {callers.find(({ id }) => id === as)?.name ?? "the key"} and its limits.
-            </p>
+            <p class="help wrap">Hosted requests may be billable. It counts for the {caller ?? "key"} and its limits.</p>
             <div class="dialog-foot">
               {draft.turns.length > 0 && (
                 <button type="button" class="btn plain" onClick={() => set({ turns: [], message: "" })}>
@@ -223,15 +207,57 @@ export function PlaygroundPage() {
 /** The answer that the result shows alone; of two none is that of the conversation. */
 const shownAnswer = (first: Outcome | null, second: Outcome | null): string => (second ? "" : (first?.text ?? ""));
 
-/** The keys and humans as which the caller may send requests; only administrators send them as a human. */
-function useCallers(): { keys: Key[]; humans: Principal[] } {
-  const keys = useResource<PageOf<Key>>("keys?state=active&limit=500").data.value?.data ?? [];
-  const humans = useResource<PageOf<Principal>>(may("administer") ? "principals?limit=500" : null).data.value?.data ?? [];
-  return {
-    keys: keys.filter(({ project, acts_as }) => mayIn(project, "run_requests", acts_as)),
-    humans: humans.filter(({ disabled }) => !disabled),
-  };
+/** The key or human that the address names, else the first that may be used, with its name; `hasNone` if there is none. */
+function useCaller(): { as: string; caller: string | undefined; hasNone: boolean } {
+  const wanted = param("as");
+  const known = useFirst(callers, wanted ? null : "");
+  const named = useResource<object>(wanted ? callers.path(wanted) : null).data.value;
+  if (wanted) return { as: wanted, caller: named ? callers.text(named) : undefined, hasNone: false };
+  const first = known?.found[0];
+  return { as: first?.value ?? "", caller: first?.text, hasNone: known?.found.length === 0 };
 }
+
+/** The model or endpoint that is asked for, the selectors that its text fits, and the targets of an endpoint. */
+function useModel(as: string) {
+  const [isTyped, setTyped] = useState(false);
+  const selectors = may("administer") ? endpoints() : selectorsOf(as);
+  const ofCaller = may("administer") ? "" : as;
+  const first = useFirst(selectors, ofCaller);
+  const model = param("model") || first?.found[0]?.value || "";
+  const fitting = useFitting(selectors, isTyped ? model : null, ofCaller);
+  // Of many that fit, the one with exactly this name may not be among the first.
+  const isFound = fitting.text === model && (fitting.more || fitting.found.some(({ value }) => value === model));
+  const isEndpoint = isTyped ? isFound : !model.includes("/");
+  const type = (model: string): void => {
+    setTyped(true);
+    setParams({ model, only: null }, "replace");
+  };
+  const targets = useResource<Endpoint>(model && isEndpoint ? at("endpoints", model) : null).data.value?.failover ?? [];
+  return { model, type, fitting: isTyped ? fitting : first, targetNames: targets.map(({ provider, model }) => `${provider}/${model}`) };
+}
+
+/** Finds what fits a text once it has not changed for a moment; `key` names what `of` depends on. */
+function useFitting(of: Source, text: string | null, key: string): Suggested & { text: string | null } {
+  const [fitting, setFitting] = useState<Suggested & { text: string | null }>({ text: null, found: [], more: false });
+  useEffect(() => {
+    if (text === null) return;
+    let isOver = false;
+    const read = (): void =>
+      void of.suggest(text).then(
+        (found) => !isOver && setFitting({ ...found, text }),
+        () => undefined,
+      );
+    const timer = setTimeout(read, PAUSE_MS);
+    return () => {
+      isOver = true;
+      clearTimeout(timer);
+    };
+  }, [text, key]);
+  return fitting;
+}
+
+/** The pause after which what was typed is searched for. */
+const PAUSE_MS = 150;
 
 type FieldsProps = {
   operation: OperationId;

@@ -2,9 +2,11 @@
 import { useState } from "preact/hooks";
 import { call, may, mayIn, self } from "../api/client";
 import { useList } from "../api/list";
+import { humans, useAll } from "../api/objects";
 import { changed, useResource } from "../api/resource";
-import type { KeyLimit, Member, Page as PageOf, Principal, Project, Quota, Role, Usage } from "../api/types";
+import type { KeyLimit, Member, Project, Quota, Role, Usage } from "../api/types";
 import { go, href, param, setParams } from "../app/router";
+import { Chooser } from "../part/chooser";
 import { Copyable } from "../part/copy";
 import { Confirm, Dialog } from "../part/dialog";
 import { EditDialog } from "../part/edit";
@@ -163,13 +165,12 @@ function One({ of, etag }: { of: Project; etag: string | null }) {
 }
 
 function ProjectLimits({ of }: { of: Project }) {
-  const quotas = useResource<PageOf<Quota>>(`quotas?project=${encodeURIComponent(of.id)}&limit=100`).data.value?.data;
-  return <Limits quotas={quotas} none="No limit of the project as a whole." add={newLimit("project", of.id)} />;
+  const { rows, isWhole } = useAll<Quota>("quotas", { project: of.id });
+  return <Limits quotas={isWhole ? rows : undefined} none="No limit of the project as a whole." add={newLimit("project", of.id)} />;
 }
 
 function Members({ of }: { of: Project }) {
   const members = useList<Member>(`projects/${of.id}/members`);
-  const humans = useResource<PageOf<Principal>>("principals?limit=500").data.value?.data ?? [];
   const mayChange = mayIn(of.id, "change_members", null);
   const mayOwn = mayIn(of.id, "change_owners", null);
   const isFixed = ({ role }: Member): boolean => !mayChange || (role === "owner" && !mayOwn);
@@ -241,7 +242,7 @@ function Members({ of }: { of: Project }) {
           },
         ]}
       />
-      {param("member") && mayChange && <AddMember of={of} humans={humans} roles={roles} onDone={() => members.load()} />}
+      {param("member") && mayChange && <AddMember of={of} roles={roles} onDone={() => members.load()} />}
       {leaving && (
         <Confirm
           title={`Remove ${nameOf(leaving)}?`}
@@ -261,9 +262,9 @@ function Members({ of }: { of: Project }) {
   );
 }
 
-type AddProps = { of: Project; humans: Principal[]; roles: [Role, string][]; onDone: () => void };
+type AddProps = { of: Project; roles: [Role, string][]; onDone: () => void };
 
-function AddMember({ of, humans, roles, onDone }: AddProps) {
+function AddMember({ of, roles, onDone }: AddProps) {
   const [human, setHuman] = useState("");
   const [role, setRole] = useState<string>("member");
   const submission = useSubmission();
@@ -282,11 +283,7 @@ function AddMember({ of, humans, roles, onDone }: AddProps) {
       <Form submission={submission} onSubmit={add}>
         {may("administer") ? (
           <Field label="Human" name="principal">
-            <Select
-              value={human}
-              onValue={setHuman}
-              options={[["", "Choose a human"], ...humans.map(({ id, name }): [string, string] => [id, name])]}
-            />
+            <Chooser label="Human" value={human} onValue={setHuman} of={humans} placeholder="Choose a human" autoFocus />
           </Field>
         ) : (
           <Field label="ID of the human" name="principal" help="It is on their own page under Access, Humans.">

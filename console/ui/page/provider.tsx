@@ -391,7 +391,10 @@ function Test({ of, given, onClose }: { of: Provider; given: string; onClose: ()
           <Combobox
             label="Find a model"
             placeholder="Find a model of the catalog"
-            suggest={async (text) => (await suggestModels(`${of.id}/${text}`)).filter(({ value }) => value.startsWith(`${of.id}/`))}
+            suggest={async (text) => {
+              const { found, more } = await suggestModels(`${of.id}/${text}`);
+              return { found: found.filter(({ value }) => value.startsWith(`${of.id}/`)), more };
+            }}
             onPick={(picked) => setModel(picked.slice(of.id.length + 1))}
           />
         )}

@@ -3,17 +3,19 @@ import { useState } from "preact/hooks";
 import { at, call, may } from "../api/client";
 import { useOutlook } from "../api/dry_run";
 import { useList } from "../api/list";
-import { changed, useResource } from "../api/resource";
+import { subjects } from "../api/objects";
+import { changed } from "../api/resource";
 import { suggestEndpoints, suggestModels } from "../api/suggest";
-import type { Metric, Page as PageOf, Period, Provider, Quota, QuotaSubject as Subject } from "../api/types";
+import type { Metric, Period, Quota, QuotaSubject as Subject } from "../api/types";
 import { param, setParams } from "../app/router";
-import { Combobox } from "../part/combobox";
+import { Chooser } from "../part/chooser";
+import { Combobox, merged, type Suggested } from "../part/combobox";
 import { Confirm, Dialog } from "../part/dialog";
 import { AddressedDialog, EditDialog } from "../part/edit";
 import { EffectsList, WriteOutlook } from "../part/effects";
 import { Empty } from "../part/feedback";
 import { Field, Form, FormButtons, FormFooterError, Select, useSubmission } from "../part/form";
-import { moment, UNKNOWN } from "../part/format";
+import { moment } from "../part/format";
 import { Icon } from "../part/icon";
 import { amount, kindOf, limitName, METRICS, shareOf, WINDOWS } from "../part/limits";
 import { Ref } from "../part/links";
@@ -303,6 +305,10 @@ function NewQuota() {
   );
 }
 
+async function suggestTargets(text: string): Promise<Suggested> {
+  return merged(await Promise.all([suggestEndpoints(text, ""), suggestModels(text)]));
+}
+
 /** The model or the endpoint whose requests alone count. */
 function Only({ value, onValue }: { value: string; onValue: (value: string) => void }) {
   return (
@@ -313,12 +319,7 @@ function Only({ value, onValue }: { value: string; onValue: (value: string) => v
       help="An endpoint by its name, or a model as PROVIDER/MODEL."
     >
       {value === "" ? (
-        <Combobox
-          label="Only requests to"
-          placeholder="Any model or endpoint"
-          suggest={async (text) => [...(await suggestEndpoints(text, "")), ...(await suggestModels(text))]}
-          onPick={onValue}
-        />
+        <Combobox label="Only requests to" placeholder="Any model or endpoint" suggest={suggestTargets} onPick={onValue} />
       ) : (
         <span class="tag">
           <span class="clip">{value}</span>
@@ -331,14 +332,12 @@ function Only({ value, onValue }: { value: string; onValue: (value: string) => v
   );
 }
 
-const PATHS = { key: "keys", project: "projects", principal: "principals", provider: "providers" } as const;
+type WhoseProps = { kind: keyof typeof subjects; value: string; onValue: (id: string) => void };
 
-function Whose({ kind, value, onValue }: { kind: keyof typeof PATHS; value: string; onValue: (id: string) => void }) {
-  const objects = useResource<PageOf<{ id: string; name?: string } & Partial<Provider>>>(`${PATHS[kind]}?limit=500`).data.value?.data ?? [];
-  const options = objects.map(({ id, name }): [string, string] => [id, name ?? id]);
+function Whose({ kind, value, onValue }: WhoseProps) {
   return (
     <Field label="Applies to" name="subject">
-      <Select value={value} onValue={onValue} options={[["", options.length ? "Choose" : UNKNOWN], ...options]} />
+      <Chooser key={kind} label="Applies to" value={value} onValue={onValue} of={subjects[kind]} placeholder="Choose" />
     </Field>
   );
 }

@@ -7,7 +7,7 @@ import type { Points, SeriesAnswer } from "../api/shapes";
 import { suggestModels } from "../api/suggest";
 import type { Circuit, Endpoint, Page as PageOf, ProviderHealth, Target } from "../api/types";
 import { go, href, param, setParams } from "../app/router";
-import { Combobox } from "../part/combobox";
+import { Combobox, without } from "../part/combobox";
 import { Dialog } from "../part/dialog";
 import { Empty } from "../part/feedback";
 import { Field, Form, FormButtons, FormFooterError, Text, useSubmission } from "../part/form";
@@ -225,7 +225,7 @@ export function TargetsField({ value, onValue }: { value: string[]; onValue: (ta
         <Combobox
           label="Targets"
           placeholder="Add a target"
-          suggest={async (text) => (await suggestModels(text)).filter((found) => !value.includes(found.value))}
+          suggest={without(suggestModels, value)}
           onPick={(picked) => onValue([...value, picked])}
         />
       </Field>

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { at } from "../api/client";
 import { useList } from "../api/list";
 import { useResource } from "../api/resource";
-import type { AlertKind, Delivery, DeliveryPage, Webhook } from "../api/types";
+import type { AlertKind, DeliveryPage, ListedWebhook, Webhook } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { CopyButton } from "../part/copy";
 import { Dialog } from "../part/dialog";
@@ -26,9 +26,8 @@ const BY_NAME = { sort: "name", order: "asc" } as const;
 export function WebhooksPage() {
   const q = param("q");
   const order = orderOf(["name", "created", "state"], BY_NAME);
-  const list = useList<Webhook>("webhooks", { q, ...askedFor(order) });
+  const list = useList<ListedWebhook>("webhooks", { q, ...askedFor(order) });
   const [secret, setSecret] = useState<string | null>(null);
-  const dead = useResource<DeliveryPage>("outbox?state=dead&limit=500").data.value?.data ?? [];
   const [open, edited] = [param("webhook"), param("edit")];
   return (
     <Page
@@ -71,7 +70,7 @@ export function WebhooksPage() {
             { head: "Format", width: 72, fold: 1, cell: ({ format }) => format },
             { head: "Alerts", width: "2fr", least: 160, fold: 4, cell: ({ kinds }) => kindsText(kinds) },
             { head: "In order", width: 80, fold: 2, cell: ({ in_order }) => (in_order ? "yes" : "no") },
-            { head: "Health", width: 136, sort: "state", cell: (webhook) => <Health of={webhook} dead={dead} /> },
+            { head: "Health", width: 136, sort: "state", cell: (webhook) => <Health of={webhook} /> },
             { head: "Old secret until", width: 128, fold: 3, cell: ({ secret_before_until_ms }) => moment(secret_before_until_ms) },
             { head: "Actions", width: 56, quiet: true, cell: (webhook) => <WebhookMenu of={webhook} onSecret={setSecret} /> },
           ]}
@@ -101,12 +100,11 @@ function Standing({ of }: { of: Webhook }) {
 }
 
 /** How a webhook is doing: its dead deliveries stand before that it is enabled. */
-function Health({ of, dead }: { of: Webhook; dead: Delivery[] }) {
-  const failed = dead.filter(({ webhook }) => webhook === of.id).length;
-  if (failed === 0) return <Standing of={of} />;
+function Health({ of }: { of: ListedWebhook }) {
+  if (of.dead === 0) return <Standing of={of} />;
   return (
     <a href={href("/outbox", { to: of.id, state: "dead" })}>
-      <State kind="bad" word={`${count(failed)} failed`} />
+      <State kind="bad" word={`${count(of.dead)} failed`} />
     </a>
   );
 }

@@ -1,6 +1,6 @@
 // An allowlist: everything, or the entries that were chosen.
-import { useId } from "preact/hooks";
-import { Combobox, type Suggestion } from "./combobox";
+import { useId, useState } from "preact/hooks";
+import { Combobox, type Suggest, without } from "./combobox";
 import { Icon } from "./icon";
 
 type Props = {
@@ -9,7 +9,7 @@ type Props = {
   all: string;
   value: string[] | null;
   onValue: (value: string[] | null) => void;
-  suggest: (text: string) => Suggestion[] | Promise<Suggestion[]>;
+  suggest: Suggest;
   placeholder: string;
   /** The names of entries that are ids. */
   names?: Map<string, string>;
@@ -18,6 +18,9 @@ type Props = {
 
 export function Allowed({ label, all, value, onValue, suggest, placeholder, names, error }: Props) {
   const id = useId();
+  // The names of what was chosen here, which `names` may not have.
+  const [picked, setPicked] = useState<Record<string, string>>({});
+  const nameOf = (entry: string): string => names?.get(entry) ?? picked[entry] ?? entry;
   return (
     <fieldset class="allowed">
       <legend>{label}</legend>
@@ -34,16 +37,19 @@ export function Allowed({ label, all, value, onValue, suggest, placeholder, name
           <Combobox
             label={label}
             placeholder={placeholder}
-            suggest={async (text) => (await suggest(text)).filter((found) => !value.includes(found.value))}
-            onPick={(picked) => onValue([...value, picked])}
+            suggest={without(suggest, value)}
+            onPick={(entry, { text }) => {
+              setPicked({ ...picked, [entry]: text });
+              onValue([...value, entry]);
+            }}
           />
           <div class="chosen">
             {value.map((entry) => (
               <span key={entry} class="tag">
-                <span class="clip">{names?.get(entry) ?? entry}</span>
+                <span class="clip">{nameOf(entry)}</span>
                 <button
                   type="button"
-                  aria-label={`Remove ${names?.get(entry) ?? entry}`}
+                  aria-label={`Remove ${nameOf(entry)}`}
                   onClick={() => onValue(value.filter((other) => other !== entry))}
                 >
                   <Icon name="x" small />

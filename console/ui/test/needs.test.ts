@@ -23,7 +23,7 @@ const alert = (change: Partial<Alert>): Alert => ({
   ...change,
 });
 const state = (backup: GatewayState["backup"], alerts = { total: 0, bad: 0 }): GatewayState => ({ backup, alerts }) as GatewayState;
-const props = { quotas: [], unpriced: 0, names: new Map<string, string>(), now: NOW, isSetUp: true };
+const props = { limits: { fullest: [], near: 0 }, unpriced: 0, now: NOW, isSetUp: true };
 const good = (days: number) => ({ last_good_at_ms: NOW - days * DAY, last_failure: null });
 
 test("the overview names a backup that is over two days old, and none that is younger", () => {
@@ -47,11 +47,34 @@ test("a failed backup stands with the state of its alert", () => {
 test("open alerts stand by their titles, and a limit that has an alert stands once", () => {
   const alerts = [alert({}), alert({ id: "alr_2", kind: "quota_warning", object: "quo_1", object_name: "load-test", severity: "bad" })];
   const quota = { id: "quo_1", limit: 10, used: 9, reserved: 0, exceeded: false, subject: { kind: "gateway" } } as Quota;
-  const needs = needsOf({ ...props, quotas: [quota], alerts, state: state(good(0), { total: 3, bad: 1 }) });
+  const needs = needsOf({ ...props, limits: { fullest: [quota], near: 1 }, alerts, state: state(good(0), { total: 3, bad: 1 }) });
   expect(needs.map(({ kind, text }) => [kind, text])).toEqual([
     ["warn", "Provider down: openai-main"],
     ["bad", "Quota nearly used up: load-test"],
     ["warn", "1 more alert"],
+  ]);
+});
+
+test("the fullest limits stand by name, and the others as their number", () => {
+  const limit = (n: number) =>
+    ({
+      id: `quo_${n}`,
+      metric: "requests",
+      limit: 10,
+      used: 9,
+      reserved: 0,
+      subject: { kind: "key", id: `key_${n}`, name: `key ${n}` },
+    }) as Quota;
+  const limits = { fullest: [1, 2, 3, 4, 5, 6, 7].map(limit), near: 640 };
+  const needs = needsOf({ ...props, limits, alerts: [alert({ object: "quo_2" })], state: state(good(0), { total: 1, bad: 0 }) });
+  expect(needs.map(({ text }) => text)).toEqual([
+    "Provider down: quo_2",
+    "key 1: Requests is used to 90 %",
+    "key 3: Requests is used to 90 %",
+    "key 4: Requests is used to 90 %",
+    "key 5: Requests is used to 90 %",
+    "key 6: Requests is used to 90 %",
+    "634 more limits",
   ]);
 });
 

@@ -148,7 +148,7 @@ impl Filters {
             page: PageOf::take(query)?,
             text: query.text("q").map(|text| text.to_lowercase()),
             kind: query.choice("kind", KINDS)?,
-            allowed: query.choice("allowed", &[("true", true), ("false", false)])?,
+            allowed: query.flag("allowed")?,
         })
     }
 }

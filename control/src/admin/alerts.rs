@@ -9,8 +9,10 @@ use super::list::{ListPage, PageOf, SortValue};
 use super::reference::{NoContent, NoMembers};
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::common::change::FieldChange;
-use crate::db::alert_rules::{self, AlertKind, AlertRule, Severity};
+use crate::db::alert_rules::{self, AlertKind, Severity, ShownRule};
 use crate::db::alerts::{self, Alert, AlertFilter, AlertState};
+use crate::db::engine::DbResult;
+use crate::db::names::Labels;
 use crate::writer::command::alerts::{AcknowledgeAlert, CreateRule, DeleteRule, EditRule, TestRule};
 
 pub(super) static ROUTES: &[Route] = &[
@@ -24,15 +26,15 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<Alert>("Acknowledges an alert.")
         .takes::<NoMembers>(),
     route_of(Method::GET, "alert-rules", |call| Box::pin(rules(call)))
-        .answers::<ListPage<AlertRule>>("Lists the rules. There are at most 200, on one page."),
+        .answers::<ListPage<ShownRule>>("Lists the rules. There are at most 200, on one page."),
     write_of(Method::POST, "alert-rules", |call| Box::pin(create(call)))
-        .answers::<AlertRule>("Creates a rule.")
+        .answers::<ShownRule>("Creates a rule.")
         .statuses(&[201])
         .takes::<NewRule>(),
     route_of(Method::GET, "alert-rules/{}", |call| Box::pin(show(call)))
-        .answers::<AlertRule>("Shows a rule."),
+        .answers::<ShownRule>("Shows a rule."),
     write_of(Method::PATCH, "alert-rules/{}", |call| Box::pin(edit(call)))
-        .answers::<AlertRule>("Changes a rule.")
+        .answers::<ShownRule>("Changes a rule.")
         .takes::<RulePatch>()
         .reads_version(),
     write_of(Method::DELETE, "alert-rules/{}", |call| Box::pin(delete(call)))
@@ -100,15 +102,25 @@ async fn acknowledge(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 async fn rules(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    json(&ListPage::whole(call.app.readers.ask(alert_rules::all).await?))
+    let ask = call.app.readers.ask(|db| {
+        let mut labels = Labels::default();
+        let shown = |rule| ShownRule::of(db, &mut labels, rule);
+        alert_rules::all(db)?.into_iter().map(shown).collect::<DbResult<Vec<_>>>()
+    });
+    json(&ListPage::whole(ask.await?))
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let id = call.argument().to_owned();
-    let found = call.app.readers.ask(move |db| alert_rules::find(db, &id)).await?;
-    let rule = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such alert rule."))?;
-    json_of_version(&rule, rule.version)
+    let ask = call.app.readers.ask(move |db| {
+        let Some(rule) = alert_rules::find(db, &id)? else { return Ok(None) };
+        let version = rule.version;
+        Ok(Some((ShownRule::of(db, &mut Labels::default(), rule)?, version)))
+    });
+    let unknown = || ApiError::new(ErrorKind::NotFound, "There is no such alert rule.");
+    let (rule, version) = ask.await?.ok_or_else(unknown)?;
+    json_of_version(&rule, version)
 }
 
 /// A rule to create.

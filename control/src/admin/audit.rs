@@ -137,18 +137,11 @@ fn cursor(text: &str) -> Result<i64, ApiError> {
 }
 
 fn filter(query: &mut Query) -> Result<AuditFilter, ApiError> {
-    let object = query.text("object");
-    let (object_kind, object_id) = match object.as_deref().map(|object| object.split_once('/')) {
-        Some(Some((kind, id))) => (Some(kind.to_owned()), Some(id.to_owned())),
-        Some(None) => (object, None),
-        None => (None, None),
-    };
     let (from_ms, to_ms) = query.span()?;
     Ok(AuditFilter {
         actor: query.text("actor"),
         action: query.text("action"),
-        object_kind,
-        object_id,
+        object: query.text("object"),
         outcome: query.choice("outcome", &[("done", "done"), ("refused", "refused")])?,
         text: query.text("q"),
         from_ms,
@@ -175,7 +168,7 @@ async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (feed, body) = stream::channel();
     tokio::spawn(write(readers, filter, format, first, feed));
     let (content_type, disposition) = match format {
-        AuditFormat::Lines => ("application/jsonl", "attachment; filename=\"audit.jsonl\""),
+        AuditFormat::Lines => ("application/x-ndjson", "attachment; filename=\"audit.jsonl\""),
         AuditFormat::Csv => ("text/csv; charset=utf-8", "attachment; filename=\"audit.csv\""),
     };
     let mut response = Response::new(body);

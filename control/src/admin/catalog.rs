@@ -155,7 +155,6 @@ struct CatalogFilter {
 
 impl CatalogFilter {
     fn take(query: &mut Query) -> Result<Self, ApiError> {
-        let is = [("true", true), ("false", false)];
         let operations = Operation::GRANTABLE.map(|operation| (operation.name(), operation));
         let capabilities = query.text("capability").unwrap_or_default();
         let names = capabilities.split(',').map(str::trim).filter(|name| !name.is_empty());
@@ -165,11 +164,11 @@ impl CatalogFilter {
             capabilities: names
                 .map(|name| choose("capability", name, CAPABILITIES))
                 .collect::<Result<_, _>>()?,
-            priced: query.choice("priced", &is)?,
+            priced: query.flag("priced")?,
             operation: query.choice("operation", &operations)?,
             context_min: query.number("context_min", 0, u64::MAX)?,
             price_max: query.number("price_max", 0.0, PRICE_MAX)?.and_then(femto_a_token),
-            proven: query.choice("proven", &is)?,
+            proven: query.flag("proven")?,
         })
     }
 

@@ -272,6 +272,9 @@ async fn admin(
     }
     let (route, arguments) = find(method, path)?;
     let (parts, body) = (&request.parts, &request.body);
+    if method != Method::GET && !route.reads_version {
+        request_checks::expect_no_version(&parts.headers)?;
+    }
     let dry_run = dry_run::is_wanted(method, parts.uri.query().unwrap_or_default(), route.has_dry_run)?;
     let unread = &request.unread;
     let call = Call { app, actor, standing, parts, body, unread, arguments, dry_run, under_way: None };
@@ -340,6 +343,8 @@ pub(crate) struct Route {
     permission: Permission,
     /// True if the route is a write that takes `dry_run`.
     has_dry_run: bool,
+    /// True if it compares `If-Match` with the version of its object.
+    reads_version: bool,
     /// Its description in the documentation.
     reference: Reference,
 }
@@ -383,7 +388,7 @@ impl Route {
 
     /// Describes a write that compares `If-Match` with the version of its object.
     const fn reads_version(mut self) -> Self {
-        self.reference = self.reference.reads_version();
+        self.reads_version = true;
         self
     }
 
@@ -400,7 +405,15 @@ const fn route_of(
     handle: for<'a> fn(Call<'a>) -> Handling<'a>,
 ) -> Route {
     let permission = Permission::Administer;
-    Route { method, pattern, handle, permission, has_dry_run: false, reference: Reference::NONE }
+    Route {
+        method,
+        pattern,
+        handle,
+        permission,
+        has_dry_run: false,
+        reads_version: false,
+        reference: Reference::NONE,
+    }
 }
 
 /// A write whose only effect is its command, so that it can be applied and rolled back.
@@ -410,7 +423,15 @@ const fn write_of(
     handle: for<'a> fn(Call<'a>) -> Handling<'a>,
 ) -> Route {
     let permission = Permission::Administer;
-    Route { method, pattern, handle, permission, has_dry_run: true, reference: Reference::NONE }
+    Route {
+        method,
+        pattern,
+        handle,
+        permission,
+        has_dry_run: true,
+        reads_version: false,
+        reference: Reference::NONE,
+    }
 }
 
 static TABLES: &[&[Route]] = &[

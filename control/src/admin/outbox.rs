@@ -10,6 +10,8 @@ use super::list::{ListPage, PageOf, SortValue};
 use super::reference::NoMembers;
 use super::webhooks::kinds;
 use super::{ApiError, Call, Route, field, json, route_of, write_of};
+use crate::db::engine::{Db, DbResult};
+use crate::db::names::{Labels, object_name};
 use crate::db::outbox::{self, Delivery, DeliveryFilter, DeliveryState, OutboxFigures, lease};
 use crate::writer::command::outbox::{
     ClaimDeliveries, ClaimedDeliveries, EndLease, RetryDelivery, WorkerFailure,
@@ -36,11 +38,30 @@ pub(super) static ROUTES: &[Route] = &[
         .takes::<FailedReport>(),
 ];
 
+/// A delivery in a list.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ListedDelivery {
+    #[serde(flatten)]
+    delivery: Delivery,
+    /// The name of the event's object, for a limit that of its subject; the ID if it has no name, null for the gateway. It is
+    /// no part of the event, which receivers get as it is.
+    object_name: Option<String>,
+}
+
+impl ListedDelivery {
+    fn of(db: &Db, labels: &mut Labels, delivery: Delivery) -> DbResult<Self> {
+        let object = delivery.event.object.as_deref();
+        let object_name = object.map(|object| object_name(db, labels, object)).transpose()?;
+        Ok(Self { delivery, object_name })
+    }
+}
+
 /// One page of deliveries.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct DeliveryPage {
-    data: Vec<Delivery>,
+    data: Vec<ListedDelivery>,
     /// The `cursor` of the next page; null on the last one.
     next_cursor: Option<String>,
     /// The numbers of unfinished deliveries, regardless of filters.
@@ -58,12 +79,15 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         text: query.text("q"),
     };
     query.finish()?;
-    let rows = page.rows();
-    let reading =
-        call.app.readers.ask(move |db| Ok((outbox::page(db, &filter, before, rows)?, outbox::figures(db)?)));
-    let (found, unfinished) = reading.await?;
-    let (data, next_cursor) = ListPage::sorted(found, &page, |delivery| &delivery.id, value).into_parts();
-    json(&DeliveryPage { data, next_cursor, unfinished })
+    let reading = call.app.readers.ask(move |db| {
+        let found = outbox::page(db, &filter, before, page.rows())?;
+        let (data, next_cursor) = ListPage::sorted(found, &page, |delivery| &delivery.id, value).into_parts();
+        let mut labels = Labels::default();
+        let named = |delivery| ListedDelivery::of(db, &mut labels, delivery);
+        let data = data.into_iter().map(named).collect::<DbResult<_>>()?;
+        Ok(DeliveryPage { data, next_cursor, unfinished: outbox::figures(db)? })
+    });
+    json(&reading.await?)
 }
 
 /// A column by which the list can be sorted.

@@ -10,7 +10,7 @@ use super::reference::NoContent;
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::admin::permission::Permission;
 use crate::common::change::FieldChange;
-use crate::db::principals;
+use crate::db::principals::{self, PrincipalFilter};
 use crate::writer::command::principals::{CreatePrincipal, DeletePrincipal, EditPrincipal};
 
 pub(super) static ROUTES: &[Route] = &[
@@ -18,7 +18,7 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<ListPage<principals::Principal>>(
             "Lists the humans, in order of `name`, `email` or `created` if wanted.",
         )
-        .query(&["limit", "cursor", "sort", "order", "q"])
+        .query(&["limit", "cursor", "sort", "order", "disabled", "q"])
         .permits(Permission::SeeSelf),
     write_of(Method::POST, "principals", |call| Box::pin(create(call)))
         .answers::<principals::Principal>("Creates a human.")
@@ -39,14 +39,14 @@ pub(super) static ROUTES: &[Route] = &[
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let page = PageOf::sortable(&mut query, COLUMNS)?;
-    let text = query.text("q");
+    let filter = PrincipalFilter { disabled: query.flag("disabled")?, text: query.text("q") };
     query.finish()?;
     if let Some(own) = call.standing.human().map(str::to_owned) {
         let own = call.app.readers.ask(move |db| principals::find(db, &own)).await?;
         return json(&ListPage::whole(own.into_iter().collect()));
     }
     let (after, rows) = (page.after.clone(), page.rows());
-    let ask = call.app.readers.ask(move |db| principals::page(db, text.as_deref(), &after, rows));
+    let ask = call.app.readers.ask(move |db| principals::page(db, &filter, &after, rows));
     json(&ListPage::sorted(ask.await?, &page, |principal| &principal.id, value))
 }
 

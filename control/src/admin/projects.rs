@@ -17,6 +17,7 @@ use crate::common::change::FieldChange;
 use crate::db::engine::{Db, DbResult};
 use crate::db::members::MemberRole;
 use crate::db::names::Labels;
+use crate::db::principals::PrincipalFilter;
 use crate::db::projects::{ProjectFilter, ProjectSummary};
 use crate::db::quotas::KeyLimit;
 use crate::db::{members, projects};
@@ -30,7 +31,7 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<SpendPage<ListedProject>>(
             "Lists the projects, in order of `name`, `created`, `members`, `keys` or `spend` (of this month) if wanted.",
         )
-        .query(&["limit", "cursor", "sort", "order", "principal", "q"])
+        .query(&["limit", "cursor", "sort", "order", "principal", "disabled", "q"])
         .permits(Permission::SeeProjects),
     write_of(Method::POST, "projects", |call| Box::pin(create(call)))
         .answers::<projects::StoredProject>("Creates a project.")
@@ -48,7 +49,7 @@ pub(super) static ROUTES: &[Route] = &[
         .reads_version(),
     route_of(Method::GET, "projects/{}/members", |call| Box::pin(list_members(call)))
         .answers::<ListPage<ShownMember>>("Lists the members of a project.")
-        .query(&["limit", "cursor"])
+        .query(&["limit", "cursor", "disabled", "q"])
         .permits(Permission::SeeProjects),
     write_of(Method::PUT, "projects/{}/members/{}", |call| Box::pin(put_member(call)))
         .answers::<ShownMember>("Adds a human to a project, or changes the role.")
@@ -63,7 +64,12 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let page = PageOf::sortable(&mut query, COLUMNS)?;
     let member = call.standing.human().map(str::to_owned);
-    let filter = ProjectFilter { member, principal: query.text("principal"), text: query.text("q") };
+    let filter = ProjectFilter {
+        member,
+        principal: query.text("principal"),
+        disabled: query.flag("disabled")?,
+        text: query.text("q"),
+    };
     query.finish()?;
     call.app.writer.flush(FLUSH_TIME_MAX).await;
     let spend = SpendReading::new(Column::Project, call.usage_scope());
@@ -215,6 +221,7 @@ async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 async fn list_members(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let page = PageOf::take(&mut query)?;
+    let filter = PrincipalFilter { disabled: query.flag("disabled")?, text: query.text("q") };
     query.finish()?;
     let (id, after, rows) = (call.argument().to_owned(), page.after.clone(), page.rows());
     let ask = call.app.readers.ask(move |db| {
@@ -222,7 +229,7 @@ async fn list_members(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         let Some(project) = project else { return Ok(None) };
         let mut labels = Labels::default();
         let named = |member| ShownMember::of(db, &mut labels, member);
-        let members = members::page(db, &project.id, &after, rows)?;
+        let members = members::page(db, &project.id, &filter, &after, rows)?;
         members.into_iter().map(named).collect::<DbResult<Vec<_>>>().map(Some)
     });
     json(&ListPage::page(ask.await?.ok_or_else(unknown)?, &page, |listed| &listed.member.principal))

@@ -97,6 +97,11 @@ impl Query {
         choose(name, &text, choices).map(Some)
     }
 
+    /// Takes `name`, which is `true` or `false`.
+    pub(crate) fn flag(&mut self, name: &str) -> Result<Option<bool>, ApiError> {
+        self.choice(name, &[("true", true), ("false", false)])
+    }
+
     /// Takes `sort`, one of `columns`, and `order`, which is `desc` if absent.
     pub(crate) fn sorting<C: Copy>(
         &mut self,

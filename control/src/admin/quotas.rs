@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use http::{Method, Response, StatusCode};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 use shared::quota::{Metric, Period, Subject};
 
-use super::list::{ListPage, PageOf, PageRows, SortValue};
+use super::list::{PageOf, PageRows, SortValue};
 use super::query::Query;
 use super::reference::NoContent;
 use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
@@ -19,11 +19,23 @@ use crate::writer::command::quotas::{CreateQuota, DeleteQuota, EditQuota, QuotaS
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "quotas", |call| Box::pin(list(call)))
-        .answers::<ListPage<QuotaStanding>>(
+        .answers::<QuotaPage>(
             "Lists the limits and their use, in order of `share` (used and reserved, of the limit), `used`, `limit`, \
              `name` (of the subject) or `resets` if wanted.",
         )
-        .query(&["limit", "cursor", "sort", "order", "q", "kind", "key", "project", "principal", "provider"])
+        .query(&[
+            "limit",
+            "cursor",
+            "sort",
+            "order",
+            "q",
+            "share_percent_min",
+            "kind",
+            "key",
+            "project",
+            "principal",
+            "provider",
+        ])
         .permits(Permission::SeeQuotas),
     write_of(Method::POST, "quotas", |call| Box::pin(create(call)))
         .answers::<QuotaStanding>("Creates a limit.")
@@ -41,26 +53,45 @@ pub(super) static ROUTES: &[Route] = &[
         .reads_version(),
 ];
 
+/// One page of limits.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct QuotaPage {
+    data: Vec<QuotaStanding>,
+    /// The `cursor` of the next page; null on the last one.
+    next_cursor: Option<String>,
+    /// The number of limits on all pages. Null without `sort`, because a list in its own order is not read to its end.
+    matching: Option<u64>,
+}
+
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let page = PageOf::sortable(&mut query, COLUMNS)?;
     let text = query.text("q").map(|text| text.to_lowercase());
+    let share_ppm_min =
+        query.number("share_percent_min", 0, u64::MAX)?.map(|percent: u64| percent.saturating_mul(10_000));
     let filter = QuotaFilter { scope: call.standing.scope(), ..filter(&mut query)? };
     query.finish()?;
     let counters = Arc::clone(&call.app.counters);
     let ask = call.app.readers.ask(move |db| {
         let mut labels = Labels::default();
         let mut found = PageRows::new(&page);
-        // The names that a search looks at are not in the table.
-        let rows = if text.is_some() { i64::MAX } else { page.rows() };
+        let mut matching = 0;
+        // The names that a search looks at are not in the table, nor is the use.
+        let rows = if text.is_some() || share_ppm_min.is_some() { i64::MAX } else { page.rows() };
         quotas::each(db, &filter, (&page.after, rows), |row| {
             let standing = QuotaStanding::of(db, &mut labels, &counters, row)?;
-            if text.as_deref().is_none_or(|text| standing.mentions(text)) {
+            if text.as_deref().is_none_or(|text| standing.mentions(text))
+                && share_ppm_min.is_none_or(|min| standing.share_ppm() >= min)
+            {
+                matching += 1;
                 found.add(standing, |standing| &standing.id, value);
             }
             Ok(())
         })?;
-        Ok(found.page())
+        let matching = page.column().map(|_| matching);
+        let (data, next_cursor) = found.page().into_parts();
+        Ok(QuotaPage { data, next_cursor, matching })
     });
     json(&ask.await?)
 }
@@ -93,18 +124,19 @@ fn value(standing: &QuotaStanding, column: QuotaColumn) -> Option<SortValue> {
     })
 }
 
-/// Takes the filter of a list: by `kind`, or by one subject.
+/// Takes the filter of a list: by `kind`, or by subjects of one kind.
 fn filter(query: &mut Query) -> Result<QuotaFilter, ApiError> {
     let mut filter = QuotaFilter { kind: query.choice("kind", &KINDS)?, ..QuotaFilter::default() };
     for (name, kind) in KINDS.into_iter().filter(|(_, kind)| *kind != Subject::Gateway) {
-        let Some(id) = query.text(name) else { continue };
+        let Some(ids) = query.text(name) else { continue };
         if filter.kind.is_some() {
             return Err(ApiError::parameter(
                 name,
                 "Send exactly one of kind, key, project, principal and provider.",
             ));
         }
-        filter = QuotaFilter { kind: Some(kind), id: Some(id), scope: None };
+        let ids = ids.split(',').map(str::to_owned).collect();
+        filter = QuotaFilter { kind: Some(kind), ids: Some(ids), scope: None };
     }
     Ok(filter)
 }

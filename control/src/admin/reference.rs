@@ -30,9 +30,6 @@ pub(super) struct Reference {
     /// The statuses of success, if they are not 200 or, without content, 204.
     #[cfg(test)]
     pub(super) statuses: &'static [u16],
-    /// True if it compares `If-Match` with the version of its object.
-    #[cfg(test)]
-    pub(super) reads_version: bool,
     /// True for a POST that acts again when it is repeated with the same `Idempotency-Key`.
     #[cfg(test)]
     pub(super) acts_each_time: bool,
@@ -51,7 +48,6 @@ impl Reference {
         body: None,
         answer: None,
         statuses: &[],
-        reads_version: false,
         acts_each_time: false,
     };
 
@@ -78,11 +74,6 @@ impl Reference {
 
     pub(super) const fn statuses(mut self, statuses: &'static [u16]) -> Self {
         self.statuses = statuses;
-        self
-    }
-
-    pub(super) const fn reads_version(mut self) -> Self {
-        self.reads_version = true;
         self
     }
 
@@ -113,10 +104,6 @@ impl Reference {
     }
 
     pub(super) const fn statuses(self, _: &'static [u16]) -> Self {
-        self
-    }
-
-    pub(super) const fn reads_version(self) -> Self {
         self
     }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+    ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, IF_MATCH,
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
@@ -30,6 +30,15 @@ pub(crate) fn expect_json(headers: &HeaderMap, body: &Body) -> Result<(), ApiErr
         return refused("The admin API accepts only JSON. Send the header Content-Type: application/json.");
     }
     Ok(())
+}
+
+/// Rejects `If-Match` of a write that compares no version: its sender expects that a later change is not overwritten. `*` asks
+/// for no version.
+pub(super) fn expect_no_version(headers: &HeaderMap) -> Result<(), ApiError> {
+    if headers.get(IF_MATCH).is_none_or(|value| value.as_bytes().trim_ascii() == b"*") {
+        return Ok(());
+    }
+    Err(ApiError::parameter("If-Match", "This route compares no version. Omit If-Match."))
 }
 
 /// Answers `OPTIONS` with the methods of a path, and without any CORS headers.

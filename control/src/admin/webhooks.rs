@@ -14,7 +14,7 @@ use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write
 use crate::common::change::FieldChange;
 use crate::db::alert_rules::AlertKind;
 use crate::db::audit::AuditEntry;
-use crate::db::outbox::Event;
+use crate::db::outbox::{self, Event};
 use crate::db::webhooks::{self, WebhookFormat, WebhookRow};
 use crate::jobs::outbox::{Message, send};
 use crate::writer::command::webhooks::{
@@ -24,7 +24,7 @@ use crate::writer::webhook::{WebhookAddress, check_address};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "webhooks", |call| Box::pin(list(call)))
-        .answers::<ListPage<ShownWebhook>>(
+        .answers::<ListPage<ListedWebhook>>(
             "Lists the webhooks, in order of `name`, `created` or `state` if wanted.",
         )
         .query(&["limit", "cursor", "sort", "order", "q"]),
@@ -51,16 +51,32 @@ pub(super) static ROUTES: &[Route] = &[
         .acts_each_time(),
 ];
 
+/// A webhook in a list.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ListedWebhook {
+    #[serde(flatten)]
+    webhook: ShownWebhook,
+    /// The number of its deliveries that failed too often and are only tried again on request.
+    dead: u64,
+}
+
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let page = PageOf::sortable(&mut query, COLUMNS)?;
     let text = query.text("q");
     query.finish()?;
     let (after, rows) = (page.after.clone(), page.rows());
-    let found = call.app.readers.ask(move |db| webhooks::page(db, text.as_deref(), &after, rows)).await?;
+    let ask = call.app.readers.ask(move |db| {
+        Ok((webhooks::page(db, text.as_deref(), &after, rows)?, outbox::dead_by_webhook(db)?))
+    });
+    let (found, dead) = ask.await?;
     let now_ms = unix_ms();
     let found = ListPage::sorted(found, &page, |webhook| &webhook.id, value);
-    json(&found.map(|row| ShownWebhook::of(&row, now_ms)))
+    json(&found.map(|row| ListedWebhook {
+        webhook: ShownWebhook::of(&row, now_ms),
+        dead: dead.get(&row.id).copied().unwrap_or(0),
+    }))
 }
 
 /// A column by which the list can be sorted.

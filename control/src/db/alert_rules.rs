@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::names::{Labels, object_name};
 use crate::db::engine::{Db, DbError, DbResult, Row, named_params};
 
 /// The kind of an alert and of its events (ADM-5).
@@ -91,9 +92,10 @@ impl Severity {
     }
 }
 
-/// A rule, as stored and as the API shows it.
+/// A rule, as stored.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "StoredAlertRule"))]
 pub(crate) struct AlertRule {
     pub(crate) id: String,
     pub(crate) name: String,
@@ -142,6 +144,26 @@ impl AlertRule {
             created_at_ms: row.get("created_at_ms")?,
             updated_at_ms: row.get("updated_at_ms")?,
         })
+    }
+}
+
+/// A rule, as the API shows it.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "AlertRule"))]
+pub(crate) struct ShownRule {
+    #[serde(flatten)]
+    rule: AlertRule,
+    /// The names of `objects` in their order, for a limit that of its subject; the ID of one without a name. Null for all.
+    object_names: Option<Vec<String>>,
+}
+
+impl ShownRule {
+    /// Adds the names of its objects to `rule`.
+    pub(crate) fn of(db: &Db, labels: &mut Labels, rule: AlertRule) -> DbResult<Self> {
+        let name = |object: &String| object_name(db, labels, object);
+        let names = rule.objects.as_ref().map(|objects| objects.iter().map(name).collect());
+        Ok(Self { object_names: names.transpose()?, rule })
     }
 }
 

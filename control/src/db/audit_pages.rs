@@ -70,8 +70,8 @@ fn raw(detail: String) -> Box<RawValue> {
 pub(crate) struct AuditFilter {
     pub(crate) actor: Option<String>,
     pub(crate) action: Option<String>,
-    pub(crate) object_kind: Option<String>,
-    pub(crate) object_id: Option<String>,
+    /// The kind of the object, its id, or `KIND/ID`.
+    pub(crate) object: Option<String>,
     pub(crate) outcome: Option<&'static str>,
     /// The time range: from `from_ms`, inclusive, to `to_ms`, exclusive.
     pub(crate) from_ms: Option<u64>,
@@ -101,8 +101,7 @@ pub(crate) fn page(db: &Db, filter: &AuditFilter, start: AuditStart, rows: i64) 
             ":at": at,
             ":actor": filter.actor,
             ":action": filter.action,
-            ":kind": filter.object_kind,
-            ":object": filter.object_id,
+            ":object": filter.object,
             ":outcome": filter.outcome,
             ":from": filter.from_ms,
             ":to": filter.to_ms,
@@ -170,7 +169,7 @@ macro_rules! select_rows {
             "SELECT * FROM audit WHERE ",
             $place,
             " AND (:actor IS NULL OR actor = :actor) AND (:action IS NULL OR action = :action) \
-             AND (:kind IS NULL OR object_kind = :kind) AND (:object IS NULL OR object_id = :object) \
+             AND (:object IS NULL OR :object IN (object_kind, object_id, object_kind || '/' || object_id)) \
              AND (:outcome IS NULL OR outcome = :outcome) \
              AND (:from IS NULL OR at_ms >= :from) AND (:to IS NULL OR at_ms < :to) \
              AND (:q IS NULL OR instr(lower(actor), :q) > 0 OR instr(lower(action), :q) > 0 \

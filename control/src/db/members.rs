@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::principals::PrincipalFilter;
 use crate::db::engine::{Db, DbResult, FromValue, Mismatch, Row, Value, named_params};
 
 /// The membership of a human in a project, as stored and as the API shows it.
@@ -64,9 +65,21 @@ impl ProjectMember {
     }
 }
 
-/// Returns up to `rows` members of a project with principal ids after `after`.
-pub(crate) fn page(db: &Db, project: &str, after: &str, rows: i64) -> DbResult<Vec<ProjectMember>> {
-    let values = named_params! {":project": project, ":after": after, ":rows": rows};
+/// Returns up to `rows` members of a project with principal ids after `after`, of the humans that match the filter.
+pub(crate) fn page(
+    db: &Db,
+    project: &str,
+    filter: &PrincipalFilter,
+    after: &str,
+    rows: i64,
+) -> DbResult<Vec<ProjectMember>> {
+    let values = named_params! {
+        ":project": project,
+        ":disabled": filter.disabled,
+        ":q": filter.text.as_deref().map(str::to_ascii_lowercase),
+        ":after": after,
+        ":rows": rows,
+    };
     db.rows(PAGE, values, ProjectMember::of)
 }
 
@@ -108,8 +121,11 @@ pub(crate) fn delete(tx: &Db, project: &str, principal: &str) -> DbResult<()> {
     Ok(())
 }
 
-const PAGE: &str =
-    "SELECT * FROM members WHERE project = :project AND principal > :after ORDER BY principal LIMIT :rows";
+const PAGE: &str = "SELECT members.* FROM members JOIN principals ON principals.id = members.principal \
+     WHERE members.project = :project AND members.principal > :after \
+     AND (:disabled IS NULL OR principals.disabled = :disabled) \
+     AND (:q IS NULL OR instr(lower(principals.name), :q) > 0 OR instr(lower(principals.email), :q) > 0 \
+     OR instr(lower(principals.id), :q) > 0) ORDER BY members.principal LIMIT :rows";
 const FIND: &str = "SELECT * FROM members WHERE project = :project AND principal = :principal";
 const OF_PRINCIPAL: &str = "SELECT * FROM members WHERE principal = :principal ORDER BY project";
 const OF_PROJECT: &str = "SELECT * FROM members WHERE project = :project ORDER BY principal";

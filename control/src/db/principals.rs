@@ -39,10 +39,22 @@ impl Principal {
     }
 }
 
-/// Returns up to `rows` humans with ids after `after`; only those whose name, e-mail address or id contains `text`, if
-/// given.
-pub(crate) fn page(db: &Db, text: Option<&str>, after: &str, rows: i64) -> DbResult<Vec<Principal>> {
-    let values = named_params! {":q": text.map(str::to_ascii_lowercase), ":after": after, ":rows": rows};
+/// A filter for lists of humans. An absent field matches all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PrincipalFilter {
+    pub(crate) disabled: Option<bool>,
+    /// A part of the name, e-mail address or id; case is ignored for ASCII letters.
+    pub(crate) text: Option<String>,
+}
+
+/// Returns up to `rows` humans with ids after `after`.
+pub(crate) fn page(db: &Db, filter: &PrincipalFilter, after: &str, rows: i64) -> DbResult<Vec<Principal>> {
+    let values = named_params! {
+        ":disabled": filter.disabled,
+        ":q": filter.text.as_deref().map(str::to_ascii_lowercase),
+        ":after": after,
+        ":rows": rows,
+    };
     db.rows(PAGE, values, Principal::of)
 }
 
@@ -96,8 +108,8 @@ pub(crate) fn delete(tx: &Db, id: &str) -> DbResult<()> {
     Ok(())
 }
 
-const PAGE: &str = "SELECT * FROM principals WHERE id > :after AND (:q IS NULL OR instr(lower(name), :q) > 0 \
-     OR instr(lower(email), :q) > 0 OR instr(lower(id), :q) > 0) ORDER BY id LIMIT :rows";
+const PAGE: &str = "SELECT * FROM principals WHERE id > :after AND (:disabled IS NULL OR disabled = :disabled) \
+     AND (:q IS NULL OR instr(lower(name), :q) > 0 OR instr(lower(email), :q) > 0 OR instr(lower(id), :q) > 0) ORDER BY id LIMIT :rows";
 const FIND: &str = "SELECT * FROM principals WHERE id = :id";
 const WITH_SUBJECT: &str = "SELECT * FROM principals WHERE sso_subject = :sso_subject";
 // SQLite knows upper and lower case of ASCII letters alone, so addresses with others are compared outside.

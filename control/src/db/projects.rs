@@ -83,6 +83,7 @@ pub(crate) struct ProjectFilter {
     pub(crate) member: Option<String>,
     /// A member.
     pub(crate) principal: Option<String>,
+    pub(crate) disabled: Option<bool>,
     /// A part of the name or id; case is ignored for ASCII letters.
     pub(crate) text: Option<String>,
 }
@@ -92,6 +93,7 @@ pub(crate) fn page(db: &Db, filter: &ProjectFilter, after: &str, rows: i64) -> D
     let values = named_params! {
         ":member": filter.member,
         ":principal": filter.principal,
+        ":disabled": filter.disabled,
         ":q": filter.text.as_deref().map(str::to_ascii_lowercase),
         ":after": after,
         ":rows": rows,
@@ -149,6 +151,7 @@ const PAGE: &str = "SELECT *, (SELECT count(*) FROM members WHERE members.projec
      (SELECT 1 FROM members WHERE members.project = projects.id AND members.principal = :principal)) \
      AND (:member IS NULL OR EXISTS \
      (SELECT 1 FROM members WHERE members.project = projects.id AND members.principal = :member)) \
+     AND (:disabled IS NULL OR disabled = :disabled) \
      AND (:q IS NULL OR instr(lower(name), :q) > 0 OR instr(lower(id), :q) > 0) ORDER BY id LIMIT :rows";
 const FIND: &str = "SELECT * FROM projects WHERE id = :id";
 const ENABLED: &str = "SELECT * FROM projects WHERE disabled = 0";

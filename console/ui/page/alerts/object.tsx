@@ -1,7 +1,5 @@
 // The objects that alerts are about, as links to their pages.
-import { type Names, useNames } from "../../api/names";
-import { useResource } from "../../api/resource";
-import type { Alert, AlertKind, Page as PageOf, Quota } from "../../api/types";
+import type { Alert, AlertKind } from "../../api/types";
 import { href } from "../../app/router";
 import { Ref } from "../../part/links";
 import { aboutOf, KINDS } from "./kinds";
@@ -38,28 +36,4 @@ function To({ path, text }: { path: string; text: string }) {
 export function alertTitle({ kind, object_name }: Pick<Alert, "kind" | "object_name">): string {
   const title = KINDS[kind as AlertKind]?.title ?? kind;
   return object_name === null ? title : `${title}: ${object_name}`;
-}
-
-/** The name of what a limit binds. */
-function quotaSubject({ subject }: Pick<Quota, "subject">, names: Names): string {
-  return subject.id ? (names.get(subject.id) ?? subject.id) : "the gateway";
-}
-
-/** The limits, if one of `objects` is one. */
-function useQuotas(objects: (string | null)[]): Quota[] {
-  const isQuota = objects.some((object) => object?.startsWith("quo_"));
-  return useResource<PageOf<Quota>>(isQuota ? "quotas?limit=500" : null).data.value?.data ?? [];
-}
-
-/** The names of what alerts are about: of keys and projects, and of what the limits among `objects` bind. */
-export function useObjectNames(objects: (string | null)[]): Names {
-  const quotas = useQuotas(objects);
-  const ids = [...objects, ...quotas.map(({ subject }) => subject.id ?? null)];
-  const has = (prefix: string): boolean => ids.some((id) => id?.startsWith(prefix));
-  const names = useNames([
-    ...(has("key_") ? (["key"] as const) : []),
-    ...(has("prj_") ? (["project"] as const) : []),
-    ...(has("prn_") ? (["principal"] as const) : []),
-  ]);
-  return new Map([...names, ...quotas.map((quota): [string, string] => [quota.id, quotaSubject(quota, names)])]);
 }

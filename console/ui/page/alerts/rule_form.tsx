@@ -11,7 +11,6 @@ import { EffectsList } from "../../part/effects";
 import { Check, concerns, Field, Form, FormButtons, FormFooterError, Select, Text, useSubmission } from "../../part/form";
 import { NumberField, type Typed } from "../../part/number";
 import { KIND_NAMES, KINDS } from "./kinds";
-import { useObjectNames } from "./object";
 import { isScoped, suggestAbout } from "./suggest";
 
 type Fields = {
@@ -101,7 +100,7 @@ export function EditRule({ id, onClose }: { id: string; onClose: () => void }) {
         >
           {(mine, set, error) => (
             <>
-              <RuleFields kind={rule.kind} fields={mine} set={set} error={error} />
+              <RuleFields kind={rule.kind} fields={mine} set={set} error={error} names={namesOf(rule)} />
               <Check
                 label="Enabled"
                 help="Without it, the rule raises no alerts; its open ones are resolved."
@@ -116,11 +115,20 @@ export function EditRule({ id, onClose }: { id: string; onClose: () => void }) {
   );
 }
 
-type FieldsProps = { kind: AlertKind; fields: Fields; set: (change: Partial<Fields>) => void; error: Error | null };
+/** The names of a rule's objects by ID. */
+const namesOf = ({ objects, object_names }: AlertRule): Map<string, string> =>
+  new Map(objects?.map((id, i): [string, string] => [id, object_names?.[i] ?? id]));
 
-function RuleFields({ kind, fields, set, error }: FieldsProps) {
+type FieldsProps = {
+  kind: AlertKind;
+  fields: Fields;
+  set: (change: Partial<Fields>) => void;
+  error: Error | null;
+  names?: Map<string, string>;
+};
+
+function RuleFields({ kind, fields, set, error, names = new Map() }: FieldsProps) {
   const { about, unit } = KINDS[kind];
-  const names = useObjectNames(fields.objects ?? []);
   return (
     <>
       <Field label={LABELS.name} name="name">

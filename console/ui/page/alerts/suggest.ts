@@ -1,7 +1,7 @@
 // Suggestions for the scope of a rule: the objects that its alerts may be about.
-import { call } from "../../api/client";
-import type { Page, Quota } from "../../api/types";
-import type { Suggestion } from "../../part/combobox";
+import { search } from "../../api/objects";
+import type { Quota } from "../../api/types";
+import { merged, type Suggested, type Suggestion } from "../../part/combobox";
 import { limitName } from "../../part/limits";
 import type { About } from "./kinds";
 
@@ -18,26 +18,23 @@ const LISTS: Partial<Record<About, string[]>> = {
 /** True if rules about these objects can be restricted to some. */
 export const isScoped = (about: About): boolean => about === "quota" || about in LISTS;
 
-export async function suggestAbout(about: About, text: string): Promise<Suggestion[]> {
+export async function suggestAbout(about: About, text: string): Promise<Suggested> {
   if (about === "quota") return suggestQuotas(text);
-  const query = new URLSearchParams({ q: text.trim(), limit: String(FOUND_MAX) });
   const lists = (LISTS[about] ?? []).map(async (list) => {
-    const { data } = await call<Page<Named>>("GET", `${list}?${query}`);
-    return data.data.map(({ id, name }) => suggestion(id ?? name ?? "", name ?? id ?? "", list.slice(0, -1)));
+    const { rows, more } = await search<Named>(list, { sort: "name", order: "asc", q: text.trim() });
+    return { found: rows.map(({ id, name }) => suggestion(id ?? name ?? "", name ?? id ?? "", list.slice(0, -1))), more };
   });
-  return (await Promise.all(lists)).flat();
+  return merged(await Promise.all(lists));
 }
 
-async function suggestQuotas(text: string): Promise<Suggestion[]> {
-  const { data } = await call<Page<Quota>>("GET", "quotas?limit=500");
-  const wanted = text.trim().toLowerCase();
-  const found = data.data.map((quota) => {
-    const { kind, id } = quota.subject;
-    return suggestion(quota.id, limitName(quota), id === undefined ? kind : `${kind} ${id}`);
+/** Limits by what they bind, count and apply to. */
+async function suggestQuotas(text: string): Promise<Suggested> {
+  const { rows, more } = await search<Quota>("quotas", { sort: "name", order: "asc", q: text.trim() });
+  const found = rows.map((quota) => {
+    const { kind, id, name } = quota.subject;
+    return suggestion(quota.id, `${name ?? id ?? "the gateway"}: ${limitName(quota)}`, kind);
   });
-  return found.filter(({ text, note }) => `${text} ${note}`.toLowerCase().includes(wanted)).slice(0, FOUND_MAX);
+  return { found, more };
 }
 
 const suggestion = (value: string, text: string, note: string): Suggestion => ({ value, text, title: text, note });
-
-const FOUND_MAX = 20;

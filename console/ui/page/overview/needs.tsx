@@ -11,9 +11,9 @@ import { Card } from "../../part/page";
 import { alertTitle } from "../alerts/object";
 import { reachedAt } from "../quotas";
 
-/** A limit needs a person from this share on. */
-const NEAR = 0.8;
 const SHOWN_MAX = 5;
+/** The limits that need a person, the fullest first. Each of the alerts that are shown may be about one. */
+export const NEAR_LIMITS = `quotas?sort=share&order=desc&share_percent_min=80&limit=${2 * SHOWN_MAX}`;
 const DAY_MS = 86_400_000;
 /** The age from which the last good backup is too old. */
 const OLD_MS = 2 * DAY_MS;
@@ -62,9 +62,9 @@ export function backupNeed({ last_good_at_ms: good, last_failure: failure }: Bac
   return [{ ...need, kind: "warn", text: `The last good backup is ${plural(age ?? 0, "day")} old`, note: last }];
 }
 
-function limitNeed(quota: Quota, names: Map<string, string>, now: number): Need {
+function limitNeed(quota: Quota, now: number): Need {
   const at = reachedAt(quota, now);
-  const name = names.get(quota.subject.id ?? "") ?? quota.subject.id ?? "the gateway";
+  const name = quota.subject.name ?? quota.subject.id ?? "the gateway";
   const consequence = quota.enforcement === "hard" ? "further requests get 429" : "warns only";
   return {
     key: quota.id,
@@ -79,9 +79,9 @@ type Props = {
   state: GatewayState | null;
   /** True once nothing of the set-up is left: before that a backup would hold little. */
   isSetUp: boolean;
-  quotas: Quota[];
+  /** The limits of which most is used, and the number of all that are nearly used up. */
+  limits: { fullest: Quota[]; near: number };
   unpriced: number;
-  names: Map<string, string>;
   now: number;
   /** The alert about the last backup, if it failed. */
   backupAlert?: Alert | undefined;
@@ -89,11 +89,23 @@ type Props = {
   alerts?: Alert[];
 };
 
-export function needsOf({ state, isSetUp, quotas, unpriced, names, now, backupAlert, alerts = [] }: Props): Need[] {
+/** The limits that are nearly used up, without those that have an alert; those that are not listed as their number. */
+function limitNeeds({ fullest, near }: Props["limits"], alerts: Alert[], now: number): Need[] {
   const alerted = new Set(alerts.map(({ object }) => object));
-  const near = quotas
-    .filter((quota) => !alerted.has(quota.id) && (quota.exceeded || shareOf(quota) >= NEAR))
-    .sort((a, b) => shareOf(b) - shareOf(a));
+  const others = fullest.filter(({ id }) => !alerted.has(id));
+  const shown = others.slice(0, SHOWN_MAX);
+  const more = near - (fullest.length - others.length) - shown.length;
+  const rest: Need = {
+    key: "limits",
+    kind: "warn",
+    text: plural(more, "more limit"),
+    to: href("/quotas", { sort: "share", order: "desc" }),
+    note: more === 1 ? "It is nearly used up." : "They are nearly used up.",
+  };
+  return [...shown.map((quota) => limitNeed(quota, now)), ...(more > 0 ? [rest] : [])];
+}
+
+export function needsOf({ state, isSetUp, limits, unpriced, now, backupAlert, alerts = [] }: Props): Need[] {
   const backup = state && (isSetUp || state.backup.last_failure) ? backupNeed(state.backup, backupAlert, now) : [];
   const price: Need = {
     key: "price",
@@ -102,12 +114,7 @@ export function needsOf({ state, isSetUp, quotas, unpriced, names, now, backupAl
     to: href("/models", { priced: "false" }),
     note: unpriced === 1 ? "It is in no sum of costs." : "They are in no sum of costs.",
   };
-  return [
-    ...alertNeeds(state?.alerts, alerts),
-    ...backup,
-    ...near.slice(0, SHOWN_MAX).map((quota) => limitNeed(quota, names, now)),
-    ...(unpriced > 0 ? [price] : []),
-  ];
+  return [...alertNeeds(state?.alerts, alerts), ...backup, ...limitNeeds(limits, alerts, now), ...(unpriced > 0 ? [price] : [])];
 }
 
 export function NeedsYou(props: Props) {

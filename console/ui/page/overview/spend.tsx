@@ -1,10 +1,10 @@
 // What was spent since midnight UTC.
-import type { Resource } from "../../api/resource";
-import type { Quota, Usage, UsageLine } from "../../api/types";
+import { type Resource, useResource } from "../../api/resource";
+import type { Page as PageOf, Quota, Usage, UsageLine } from "../../api/types";
 import { href, setParams } from "../../app/router";
 import { Loaded } from "../../part/feedback";
-import { count, short } from "../../part/format";
-import { shareOf } from "../../part/limits";
+import { count, short, UNKNOWN } from "../../part/format";
+import { kindOf, shareOf } from "../../part/limits";
 import { Ref } from "../../part/links";
 import { Card, Meter } from "../../part/page";
 import { Rows } from "../../part/table";
@@ -25,7 +25,7 @@ type SpendLine = Pick<UsageLine, "requests" | "requests_unpriced" | "cost_micro_
   tokens: number;
 };
 
-export function SpendCard({ usage, by, quotas }: { usage: Resource<Usage>; by: Group; quotas: Quota[] }) {
+export function SpendCard({ usage, by }: { usage: Resource<Usage>; by: Group }) {
   return (
     <Card
       title={`Spend today by ${TITLES[by].toLowerCase()}`}
@@ -46,40 +46,39 @@ export function SpendCard({ usage, by, quotas }: { usage: Resource<Usage>; by: G
       bare
     >
       <Loaded resource={usage} rows={3}>
-        {({ data: lines, totals }) => {
-          const data = folded(lines, by);
-          return data.length === 0 ? (
-            <p class="card-body muted">Nothing was used since 00:00 UTC.</p>
-          ) : (
-            <>
-              <Rows
-                rows={data.slice(0, SHOWN_MAX)}
-                label="Spend today"
-                rowKey={({ id }) => id ?? ""}
-                columns={[
-                  { head: TITLES[by], width: "2fr", least: 110, cell: (line) => <Spender of={line} by={by} /> },
-                  { head: "Requests", width: 88, number: true, fold: 3, cell: ({ requests }) => count(requests) },
-                  { head: "Tokens", width: 88, number: true, fold: 2, cell: ({ tokens }) => short(tokens) },
-                  { head: "Cost", width: 140, number: true, cell: (line) => <Spend figures={line} /> },
-                  {
-                    head: "Share",
-                    width: 116,
-                    fold: 1,
-                    cell: (line) => <Meter share={totals?.cost_micro_usd ? line.cost_micro_usd / totals.cost_micro_usd : 0} />,
-                  },
-                  { head: "This month, of its limit", width: 184, fold: 4, cell: (line) => <OfLimit limit={limitOf(line, by, quotas)} /> },
-                ]}
-              />
-              {data.length > SHOWN_MAX && (
-                <div class="table-foot">
-                  <a href={href("/usage", { by, period: "24h" })}>All {count(data.length)}</a>
-                </div>
-              )}
-            </>
-          );
-        }}
+        {({ data: lines, totals }) => <Spenders of={folded(lines, by)} by={by} total={totals?.cost_micro_usd ?? 0} />}
       </Loaded>
     </Card>
+  );
+}
+
+type SpendersProps = { of: SpendLine[]; by: Group; total: number };
+
+function Spenders({ of, by, total }: SpendersProps) {
+  const shown = of.slice(0, SHOWN_MAX);
+  const limits = useLimits(shown, by);
+  if (of.length === 0) return <p class="card-body muted">Nothing was used since 00:00 UTC.</p>;
+  return (
+    <>
+      <Rows
+        rows={shown}
+        label="Spend today"
+        rowKey={({ id }) => id ?? ""}
+        columns={[
+          { head: TITLES[by], width: "2fr", least: 110, cell: (line) => <Spender of={line} by={by} /> },
+          { head: "Requests", width: 88, number: true, fold: 3, cell: ({ requests }) => count(requests) },
+          { head: "Tokens", width: 88, number: true, fold: 2, cell: ({ tokens }) => short(tokens) },
+          { head: "Cost", width: 140, number: true, cell: (line) => <Spend figures={line} /> },
+          { head: "Share", width: 116, fold: 1, cell: (line) => <Meter share={total ? line.cost_micro_usd / total : 0} /> },
+          { head: "This month, of its limit", width: 184, fold: 4, cell: (line) => <OfLimit of={line} limits={limits} /> },
+        ]}
+      />
+      {of.length > SHOWN_MAX && (
+        <div class="table-foot">
+          <a href={href("/usage", { by, period: "24h" })}>All {count(of.length)}</a>
+        </div>
+      )}
+    </>
   );
 }
 
@@ -102,19 +101,27 @@ function Spender({ of: { id, name }, by }: { of: SpendLine; by: Group }) {
   return by === "model" || !id ? <span class="mono clip">{id ?? "none"}</span> : <Ref kind={by} id={id} name={name} />;
 }
 
-/** The limit on what a project, model or key may cost in a month. */
-const limitOf = ({ id }: SpendLine, by: Group, quotas: Quota[]): Quota | undefined =>
-  quotas.find(
-    ({ subject, metric, window, model, endpoint }) =>
-      subject.kind === by && subject.id === id && metric === "cost_micro_usd" && window === "month" && !model && !endpoint,
-  );
+/** The limits on what the projects or keys of the lines may cost in a month, by their IDs; null until they are read. */
+function useLimits(lines: SpendLine[], by: Group): Map<string, Quota> | null {
+  const ids = by === "model" ? [] : lines.flatMap(({ id }) => (id === null ? [] : [id]));
+  const path = `quotas?${new URLSearchParams({ [by]: ids.join(), limit: String(LIMITS_READ) })}`;
+  const read = useResource<PageOf<Quota>>(ids.length ? path : null).data.value;
+  if (ids.length && !read) return null;
+  const isOfCost = ({ metric, window, model, endpoint }: Quota): boolean =>
+    metric === "cost_micro_usd" && window === "month" && !model && !endpoint;
+  return new Map(read?.data.filter(isOfCost).map((quota) => [quota.subject.id ?? "", quota]));
+}
 
-function OfLimit({ limit }: { limit: Quota | undefined }) {
-  if (!limit) return <span class="faint">no limit</span>;
+/** More than the lines have: a key or project has a few. */
+const LIMITS_READ = 500;
+
+function OfLimit({ of: { id }, limits }: { of: SpendLine; limits: Map<string, Quota> | null }) {
+  const limit = limits?.get(id ?? "");
+  if (!limit) return <span class="faint">{limits ? "no limit" : UNKNOWN}</span>;
   const share = shareOf(limit);
   return (
     <span class="meter-cell">
-      <Meter share={share} kind={share >= 1 ? "bad" : share >= 0.8 ? "warn" : ""} />
+      <Meter share={share} kind={kindOf(share)} />
       {count(Math.round(share * 100))} %
     </span>
   );

@@ -2,10 +2,11 @@
 import { useState } from "preact/hooks";
 import { call } from "../../api/client";
 import type { List } from "../../api/list";
+import { FOUND_MAX } from "../../api/objects";
 import type { FullRecord } from "../../api/shapes";
-import type { Page as PageOf, Suggestion as Suggested } from "../../api/types";
+import type { Page as PageOf, Suggestion as SuggestedName } from "../../api/types";
 import { go, href, param, query, setParams } from "../../app/router";
-import { Combobox, type Suggestion } from "../../part/combobox";
+import { Combobox, type Suggested, type Suggestion } from "../../part/combobox";
 import { Select, Text } from "../../part/form";
 import { count } from "../../part/format";
 import { Icon } from "../../part/icon";
@@ -199,19 +200,21 @@ const FIXED: Record<string, string[]> = {
   status: ["400", "401", "403", "404", "429", "500", "503"],
 };
 
-async function suggest([name, , field]: (typeof EXACT)[number], text: string): Promise<Suggestion[]> {
+async function suggest([name, , field]: (typeof EXACT)[number], text: string): Promise<Suggested> {
   const wanted = text.trim();
   const plain = (value: string): Suggestion => ({ value, text: value, title: value });
   if (!field) {
     const fixed = (FIXED[name] ?? []).filter((value) => value.includes(wanted)).map(plain);
-    return fixed.length || !wanted ? fixed : [plain(wanted)];
+    return { found: fixed.length || !wanted ? fixed : [plain(wanted)], more: false };
   }
-  const search = new URLSearchParams({ field, limit: "20", ...(wanted ? { q: wanted } : {}) });
-  const { data } = await call<PageOf<Suggested>>("GET", `suggest?${search}`);
-  return data.data.map(({ value, name, requests }) => ({
+  // One more than is shown, to see whether there are others.
+  const search = new URLSearchParams({ field, limit: String(FOUND_MAX + 1), ...(wanted ? { q: wanted } : {}) });
+  const { data } = await call<PageOf<SuggestedName>>("GET", `suggest?${search}`);
+  const found = data.data.slice(0, FOUND_MAX).map(({ value, name, requests }) => ({
     value,
     text: name ?? value,
     title: name ?? value,
     note: `${count(requests)} in 30 d`,
   }));
+  return { found, more: data.data.length > FOUND_MAX };
 }

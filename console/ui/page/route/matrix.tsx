@@ -1,10 +1,10 @@
 // Which target of the draft would serve which kind of request.
 
-import { call } from "../../api/client";
 import type { Explanations } from "../../api/explain";
+import { activeKeys } from "../../api/objects";
 import { useResource } from "../../api/resource";
-import type { Key, Model, Page as PageOf, Target } from "../../api/types";
-import { Combobox, type Suggestion } from "../../part/combobox";
+import type { Key, Model, Target } from "../../api/types";
+import { Combobox, without } from "../../part/combobox";
 import { Differences, showDifferences } from "../../part/differences";
 import { FormError } from "../../part/form";
 import { Icon } from "../../part/icon";
@@ -69,19 +69,13 @@ export function Matrix({ of, targets, models, keys, onKeys }: Props) {
           <Combobox
             label="Add a key"
             placeholder="Add a key: what would it get?"
-            suggest={async (text) => (await suggestKeys(text)).filter(({ value }) => !keys.includes(value))}
+            suggest={without(activeKeys.suggest, keys)}
             onPick={(key) => onKeys([...keys, key])}
           />
         </div>
       )}
     </Card>
   );
-}
-
-async function suggestKeys(text: string): Promise<Suggestion[]> {
-  const search = new URLSearchParams({ state: "active", limit: "20", ...(text.trim() ? { q: text.trim() } : {}) });
-  const { data } = await call<PageOf<Key>>("GET", `keys?${search}`);
-  return data.data.map(({ id, name, prefix }) => ({ value: id, text: name, title: name, note: `${prefix}…` }));
 }
 
 function KeyName({ id, onRemove }: { id: string; onRemove: () => void }) {

@@ -7,7 +7,7 @@ import type { LiveProvider } from "../../api/shapes";
 import { suggestModels } from "../../api/suggest";
 import type { Endpoint, Model, Page as PageOf, Target, Usage } from "../../api/types";
 import { href } from "../../app/router";
-import { Combobox } from "../../part/combobox";
+import { Combobox, without } from "../../part/combobox";
 import { isSettled } from "../../part/feedback";
 import { ago, duration, short } from "../../part/format";
 import { Icon, State } from "../../part/icon";
@@ -68,9 +68,7 @@ export function TargetsCard({ of, draft, before, models, usage, onDraft }: Props
         <Combobox
           label="Add a target"
           placeholder="Add a target: type a model, a provider, or “images under $2”"
-          suggest={async (text) =>
-            (await suggestModels(text)).filter(({ value }) => !draft.failover.some((target) => idOf(target) === value))
-          }
+          suggest={without(suggestModels, draft.failover.map(idOf))}
           onPick={(picked) => onDraft({ ...draft, failover: [...draft.failover, targetOf(picked)] })}
         />
       </div>

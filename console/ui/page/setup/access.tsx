@@ -1,8 +1,10 @@
 // Step 1: a human, a project, and the role of the one in the other.
 import { useRef, useState } from "preact/hooks";
-import { call, Fault } from "../../api/client";
-import { changed, useResource } from "../../api/resource";
-import type { Page, Principal, Project, Role } from "../../api/types";
+import { at, call, Fault } from "../../api/client";
+import { enabledHumans, enabledProjects, type Source, useFirst } from "../../api/objects";
+import { changed } from "../../api/resource";
+import type { Principal, Project, Role } from "../../api/types";
+import { Chooser } from "../../part/chooser";
 import { Field, Form, FormButtons, FormFooterError, Select, Text, useSubmission } from "../../part/form";
 
 type Props = { onDone: (said: string) => void };
@@ -20,8 +22,6 @@ async function within<T>(part: string, action: () => Promise<T>): Promise<T> {
 const NEW = "new";
 
 export function AccessStep({ onDone }: Props) {
-  const humans = useResource<Page<Principal>>("principals?limit=500").data.value?.data.filter(({ disabled }) => !disabled) ?? [];
-  const projects = useResource<Page<Project>>("projects?limit=500").data.value?.data.filter(({ disabled }) => !disabled) ?? [];
   const [human, setHuman] = useState(NEW);
   const [name, setName] = useState("");
   const [email, setEmail] = useState("");
@@ -32,15 +32,13 @@ export function AccessStep({ onDone }: Props) {
   const made = useRef<{ human?: Principal; project?: Project }>({});
   const submission = useSubmission();
   const makeHuman = async (): Promise<Principal> => {
-    const known = humans.find(({ id }) => id === human);
-    if (known) return known;
+    if (human !== NEW) return (await call<Principal>("GET", at("principals", human))).data;
     const body = { name, ...(email.trim() ? { email: email.trim() } : {}) };
     made.current.human ??= (await within("human", () => call<Principal>("POST", "principals", { body }))).data;
     return made.current.human;
   };
   const makeProject = async (): Promise<Project> => {
-    const known = projects.find(({ id }) => id === project);
-    if (known) return known;
+    if (project !== NEW) return (await call<Project>("GET", at("projects", project))).data;
     made.current.project ??= (await within("project", () => call<Project>("POST", "projects", { body: { name: title } }))).data;
     return made.current.project;
   };
@@ -58,7 +56,7 @@ export function AccessStep({ onDone }: Props) {
     <Form submission={submission} onSubmit={create} label="Access">
       <fieldset class="group">
         <legend>Human principal</legend>
-        <Existing label="Human" value={human} onValue={setHuman} of={humans} />
+        <Existing label="Human" value={human} onValue={setHuman} of={enabledHumans} />
         {human === NEW && (
           <div class="form-row">
             <Field label="Name" name="human.name">
@@ -72,7 +70,7 @@ export function AccessStep({ onDone }: Props) {
       </fieldset>
       <fieldset class="group">
         <legend>Project</legend>
-        <Existing label="Which project" value={project} onValue={setProject} of={projects} />
+        <Existing label="Which project" value={project} onValue={setProject} of={enabledProjects} />
         {project === NEW && (
           <Field label="Name" name="project.name">
             <Text value={title} onValue={setTitle} placeholder="agents" />
@@ -95,14 +93,15 @@ export function AccessStep({ onDone }: Props) {
   );
 }
 
-type ExistingProps = { label: string; value: string; onValue: (id: string) => void; of: { id: string; name: string }[] };
+type ExistingProps = { label: string; value: string; onValue: (id: string) => void; of: Source };
 
 /** Chooses one that exists already. It is absent while there is none. */
 function Existing({ label, value, onValue, of }: ExistingProps) {
-  if (of.length === 0) return null;
+  const first = useFirst(of);
+  if (!first?.found.length) return null;
   return (
     <Field label={label} name={label}>
-      <Select value={value} onValue={onValue} options={[[NEW, "A new one"], ...of.map(({ id, name }): [string, string] => [id, name])]} />
+      <Chooser label={label} value={value} onValue={onValue} of={of} fixed={[[NEW, "A new one"]]} />
     </Field>
   );
 }

@@ -2,7 +2,8 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { call } from "../../api/client";
 import { useLive } from "../../api/live";
-import { changed, useResource } from "../../api/resource";
+import { search } from "../../api/objects";
+import { changed } from "../../api/resource";
 import type { FullRecord } from "../../api/shapes";
 import type { Key, Page, Provider } from "../../api/types";
 import { href } from "../../app/router";
@@ -81,11 +82,22 @@ export function CheckCard({ of, endpoints, onAnswer }: CheckProps) {
 
 /** The provider that would take a field which no target of the endpoint takes: it speaks the protocol of the request natively. */
 function useTaker(seen: Seen | null): string | null {
-  const isWanted = seen?.code === "unsupported_parameter";
-  const providers = useResource<Page<Provider>>(isWanted ? "providers?limit=500" : null).data.value?.data ?? [];
-  const protocol = protocolOf(seen?.path ?? null);
-  const takes = (one: Provider): boolean => one.state === "ready" && !isInside(one) && one.protocols.some((name) => name === protocol);
-  return providers.find(takes)?.id ?? null;
+  const [taker, setTaker] = useState<string | null>(null);
+  const protocol = seen?.code === "unsupported_parameter" ? protocolOf(seen.path) : null;
+  useEffect(() => {
+    setTaker(null);
+    if (protocol === null) return;
+    let isOver = false;
+    const takes = (one: Provider): boolean => !isInside(one) && one.protocols.some((name) => name === protocol);
+    search<Provider>("providers", { state: "ready" }, takes).then(
+      ({ rows }) => !isOver && setTaker(rows[0]?.id ?? null),
+      () => undefined,
+    );
+    return () => {
+      isOver = true;
+    };
+  }, [protocol]);
+  return taker;
 }
 
 /** Returns the last answered request with a key, as soon as its record is stored. */

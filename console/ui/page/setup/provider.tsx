@@ -1,11 +1,13 @@
 // Steps 2 to 4: connecting a provider, reading its list of models, and proving that it answers.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { call } from "../../api/client";
+import { at, call } from "../../api/client";
+import { modelsOf, readyProviders, useAll } from "../../api/objects";
 import { changed, useResource } from "../../api/resource";
-import type { Model, Page, Provider, SyncOutcome, Trial } from "../../api/types";
+import type { Model, Provider, SyncOutcome, Trial } from "../../api/types";
 import { go, href } from "../../app/router";
+import { Chooser } from "../../part/chooser";
 import { ErrorBox } from "../../part/feedback";
-import { Field, Form, FormButtons, FormError, FormFooterError, Select, Text, useSubmission } from "../../part/form";
+import { Field, Form, FormButtons, FormError, FormFooterError, Text, useSubmission } from "../../part/form";
 import { clock, dollars, plural } from "../../part/format";
 import { Mark } from "../../part/icon";
 import { ChooseKind, ProviderForm, syncCatalog, useKinds } from "../connect_provider";
@@ -54,10 +56,12 @@ export const isInside = ({ type }: Provider): boolean => type === "echo" || type
 
 /** The providers that can be used, and the one that the step is about. */
 function useProvider(wanted: string) {
-  const all = useResource<Page<Provider>>("providers?limit=500");
-  const usable = all.data.value?.data.filter(({ state }) => state === "ready") ?? [];
-  const fitting = usable.find(({ id }) => id === wanted) ?? usable.find((one) => !isInside(one)) ?? usable[0];
-  return { all, usable, provider: fitting };
+  const { list, rows } = useAll<Provider>("providers", { state: "ready" });
+  const named = useResource<Provider>(wanted ? at("providers", wanted) : null);
+  const isSettled = !wanted || named.data.value !== null || named.error.value !== null;
+  const chosen = named.data.value?.state === "ready" ? named.data.value : null;
+  const provider = isSettled ? (chosen ?? rows.find((one) => !isInside(one)) ?? rows[0]) : undefined;
+  return { all: list, isRead: list.isRead && isSettled, provider };
 }
 
 type StepProps = {
@@ -69,17 +73,17 @@ type StepProps = {
   onChange: (said: string) => void;
 };
 
-function WhichProvider({ usable, provider, onProvider }: { usable: Provider[]; provider: Provider; onProvider: (id: string) => void }) {
+function WhichProvider({ provider, onProvider }: { provider: Provider; onProvider: (id: string) => void }) {
   return (
     <Field label="Provider" name="provider">
-      <Select value={provider.id} onValue={onProvider} options={usable.map(({ id }): [string, string] => [id, id])} />
+      <Chooser label="Provider" value={provider.id} onValue={onProvider} of={readyProviders} />
     </Field>
   );
 }
 
-function NoProvider({ all }: { all: ReturnType<typeof useProvider>["all"] }) {
+function NoProvider({ all, isRead }: Pick<ReturnType<typeof useProvider>, "all" | "isRead">) {
   if (all.error.value) return <ErrorBox error={all.error.value} retry={() => all.load()} />;
-  if (!all.data.value) return <p aria-busy="true">Reading…</p>;
+  if (!isRead) return <p aria-busy="true">Reading…</p>;
   return (
     <p class="muted">
       No provider is ready. <a href={href("/setup", { step: "providers" })}>Connect one</a>
@@ -88,12 +92,12 @@ function NoProvider({ all }: { all: ReturnType<typeof useProvider>["all"] }) {
 }
 
 export function SyncStep(props: StepProps) {
-  const { all, usable, provider } = useProvider(props.wanted);
-  if (!provider) return <NoProvider all={all} />;
-  return <Sync key={provider.id} {...props} usable={usable} provider={provider} />;
+  const { provider, ...rest } = useProvider(props.wanted);
+  if (!provider) return <NoProvider {...rest} />;
+  return <Sync key={provider.id} {...props} provider={provider} />;
 }
 
-function Sync({ usable, provider, onProvider, onNext, onChange }: StepProps & { usable: Provider[]; provider: Provider }) {
+function Sync({ provider, onProvider, onNext, onChange }: StepProps & { provider: Provider }) {
   const [outcome, setOutcome] = useState<SyncOutcome | null>(null);
   const submission = useSubmission();
   const catalog = provider.evidence?.catalog;
@@ -112,7 +116,7 @@ function Sync({ usable, provider, onProvider, onNext, onChange }: StepProps & { 
   const [models, at] = outcome ? [outcome.models, outcome.at_ms] : [catalog?.models ?? 0, catalog?.synced_at_ms ?? 0];
   return (
     <Form submission={submission} onSubmit={sync} label="Sync catalog">
-      <WhichProvider usable={usable} provider={provider} onProvider={onProvider} />
+      <WhichProvider provider={provider} onProvider={onProvider} />
       <p role="status">{submission.busy ? "Reading the list…" : isRead ? `Read ${plural(models, "model")} at ${clock(at)}.` : ""}</p>
       {!submission.busy && failure && (
         <>
@@ -162,14 +166,18 @@ export function modelToTest(known: Model[]): string {
   return others.reduce((best, model) => (best && cost(model) < cost(best) ? model : best), first)?.model ?? "";
 }
 
-export function TestStep({ wanted, onProvider, onNext, onChange }: StepProps) {
-  const { all, usable, provider } = useProvider(wanted);
-  const models = useResource<Page<Model>>(provider ? `catalog?provider=${encodeURIComponent(provider.id)}&limit=500` : null);
+export function TestStep(props: StepProps) {
+  const { provider, ...rest } = useProvider(props.wanted);
+  if (!provider) return <NoProvider {...rest} />;
+  return <Test {...props} provider={provider} />;
+}
+
+function Test({ provider, onProvider, onNext, onChange }: StepProps & { provider: Provider }) {
+  const { list, rows: known, isWhole } = useAll<Model>("catalog", { provider: provider.id });
+  const isRead = isWhole || list.error.value !== null;
   const [typed, setTyped] = useState("");
   const [trial, setTrial] = useState<Trial | null>(null);
   const submission = useSubmission();
-  if (!provider) return <NoProvider all={all} />;
-  const known = models.data.value?.data ?? [];
   const model = typed || modelToTest(known);
   const isHosted = provider.auth === "api_key" || provider.auth === "oauth";
   const cost = costOf(known.find((one) => one.model === model));
@@ -185,7 +193,6 @@ export function TestStep({ wanted, onProvider, onNext, onChange }: StepProps) {
     <Form submission={submission} onSubmit={test} label="Test completion">
       <div class="form-row">
         <WhichProvider
-          usable={usable}
           provider={provider}
           onProvider={(id) => {
             setTyped("");
@@ -193,13 +200,15 @@ export function TestStep({ wanted, onProvider, onNext, onChange }: StepProps) {
             onProvider(id);
           }}
         />
-        <Field label="Model" name="model">
-          {known.length ? (
-            <Select value={model} onValue={setTyped} options={known.map((one): [string, string] => [one.model, one.model])} />
-          ) : (
-            <Text value={typed} onValue={setTyped} class="mono" />
-          )}
-        </Field>
+        {isRead && (
+          <Field label="Model" name="model">
+            {known.length ? (
+              <Chooser label="Model" value={model} onValue={setTyped} of={modelsOf(provider.id)} />
+            ) : (
+              <Text value={typed} onValue={setTyped} class="mono" />
+            )}
+          </Field>
+        )}
       </div>
       {isHosted ? (
         <p>

@@ -1,21 +1,23 @@
 // Step 5: one name for clients: the new provider's model in an endpoint that exists, or an endpoint of its own.
 import { useState } from "preact/hooks";
-import { call } from "../../api/client";
+import { at, call } from "../../api/client";
+import { endpoints, useAll, useFirst } from "../../api/objects";
 import { changed, useResource } from "../../api/resource";
-import type { Endpoint, Page, Provider } from "../../api/types";
+import type { Endpoint, Provider } from "../../api/types";
 import { param } from "../../app/router";
-import { Field, Form, FormButtons, FormFooterError, Select, useSubmission } from "../../part/form";
+import { Chooser } from "../../part/chooser";
+import { Field, Form, FormButtons, FormFooterError, useSubmission } from "../../part/form";
 import { EndpointForm, sameTarget, TargetsField, targetOf } from "../routes";
 import { isInside } from "./provider";
 
 type Props = { onDone: (said: string, name: string) => void };
 
 export function RoutesStep({ onDone }: Props) {
-  const providers = useResource<Page<Provider>>("providers?limit=500");
-  const endpoints = useResource<Page<Endpoint>>("endpoints?limit=500");
-  const areRead = [providers, endpoints].every(({ data, error }) => data.value || error.value);
+  const providers = useAll<Provider>("providers");
+  const likeFirst = useAll<Endpoint>("endpoints", { q: FIRST_ENDPOINT });
+  const areRead = [providers, likeFirst].every(({ list, isWhole }) => isWhole || list.error.value);
   if (!areRead) return <p aria-busy="true">Reading…</p>;
-  return <Ready providers={providers.data.value?.data ?? []} endpoints={endpoints.data.value?.data ?? []} onDone={onDone} />;
+  return <Ready providers={providers.rows} likeFirst={likeFirst.rows} onDone={onDone} />;
 }
 
 /** The target that was proven last, which is the first suggestion: one at an upstream, else one inside the gateway. */
@@ -42,35 +44,37 @@ export function freeName(taken: string[]): string {
 }
 
 const NEW = "";
+/** The endpoints of the API, which can be changed. */
+const STORED = endpoints({ source: "api" });
 
-function Ready({ providers, endpoints, onDone }: Props & { providers: Provider[]; endpoints: Endpoint[] }) {
+type ReadyProps = Props & {
+  providers: Provider[];
+  /** The endpoints whose names hold that of the first one, which a new name must differ from. */
+  likeFirst: Endpoint[];
+};
+
+function Ready({ providers, likeFirst, onDone }: ReadyProps) {
   const [proven] = useState(() => provenTarget(providers));
   const first = proven ? [proven] : [];
-  const stored = endpoints.filter(({ source, shadowed }) => source === "api" && !shadowed);
-  const [chosen, choose] = useState(stored.some(({ name }) => name === FIRST_ENDPOINT) && !param("name") ? FIRST_ENDPOINT : NEW);
-  const endpoint = stored.find(({ name }) => name === chosen);
+  const isFirst = ({ name, source, shadowed }: Endpoint): boolean => name === FIRST_ENDPOINT && source === "api" && !shadowed;
+  const [chosen, choose] = useState(likeFirst.some(isFirst) && !param("name") ? FIRST_ENDPOINT : NEW);
+  const endpoint = useResource<Endpoint>(chosen === NEW ? null : `${at("endpoints", chosen)}?source=api`).data.value;
+  const some = useFirst(STORED);
   const create = async (body: { name: string; failover: object[] }, repeatKey: string): Promise<void> => {
     await call("POST", "endpoints", { body, repeatKey });
     changed("endpoints");
     onDone(`Clients can ask for ${body.name}.`, body.name);
   };
-  const taken = [...endpoints.map(({ name }) => name), ...providers.map(({ id }) => id)];
+  const taken = [...likeFirst.map(({ name }) => name), ...providers.map(({ id }) => id)];
   return (
     <div class="form">
-      {stored.length > 0 && (
+      {some && some.found.length > 0 && (
         <Field label="Endpoint" name="endpoint">
-          <Select
-            value={chosen}
-            onValue={choose}
-            options={[...stored.map(({ name }): [string, string] => [name, `${name}, which exists`]), [NEW, "A new one"]]}
-          />
+          <Chooser label="Endpoint" value={chosen} onValue={choose} of={STORED} fixed={[[NEW, "A new one"]]} />
         </Field>
       )}
-      {endpoint ? (
-        <AddTarget key={endpoint.name} endpoint={endpoint} targets={first} onDone={onDone} />
-      ) : (
-        <EndpointForm name={param("name") || freeName(taken)} targets={first} create={create} />
-      )}
+      {endpoint && <AddTarget key={endpoint.name} endpoint={endpoint} targets={first} onDone={onDone} />}
+      {chosen === NEW && <EndpointForm name={param("name") || freeName(taken)} targets={first} create={create} />}
     </div>
   );
 }

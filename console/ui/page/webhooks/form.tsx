@@ -4,7 +4,7 @@ import { at, call, Fault } from "../../api/client";
 import { changed } from "../../api/resource";
 import type { Webhook, WebhookWithSecret } from "../../api/types";
 import { Allowed } from "../../part/choice";
-import type { Suggestion } from "../../part/combobox";
+import { fitting, type Suggested, type Suggestion } from "../../part/combobox";
 import { Dialog } from "../../part/dialog";
 import { AddressedDialog, EditDialog } from "../../part/edit";
 import { notify } from "../../part/feedback";
@@ -144,10 +144,8 @@ function WebhookFields({ fields, set, error, known }: FieldsProps) {
   );
 }
 
-const suggestKinds = (text: string): Suggestion[] =>
-  KIND_NAMES.filter((name) => `${name} ${KINDS[name].title}`.toLowerCase().includes(text.trim().toLowerCase())).map((name) => ({
-    value: name,
-    text: name,
-    title: name,
-    note: KINDS[name].title,
-  }));
+const suggestKinds = (text: string): Suggested =>
+  fitting(
+    KIND_NAMES.map((name): Suggestion => ({ value: name, text: name, title: name, note: KINDS[name].title })),
+    text,
+  );

@@ -48,6 +48,8 @@ fn a_change_is_found_by_each_filter_and_the_newest_comes_first() {
         ("action=principal.edit".to_owned(), vec![3]),
         ("object=principal".to_owned(), vec![3, 2, 1]),
         (format!("object=principal/{first}"), vec![1]),
+        (format!("object={first}"), vec![1]),
+        (format!("object={}", &first[..8]), vec![]),
         (format!("object=key/{first}"), vec![]),
         ("outcome=done&limit=1".to_owned(), vec![3]),
         ("outcome=refused".to_owned(), vec![]),
@@ -84,6 +86,8 @@ fn an_audit_export_has_every_row_in_jsonl_and_csv() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let response = runtime.block_on(gateway.handler.handle(request, ([127, 0, 0, 1], 1).into()));
         assert_eq!(response.status(), 200);
+        let lines = response.headers()["content-type"] == "application/x-ndjson";
+        assert_eq!(lines, format == "jsonl", "as exports of usage");
         let body = runtime.block_on(response.into_body().collect()).unwrap().to_bytes();
         String::from_utf8(body.to_vec()).unwrap()
     };

@@ -211,3 +211,28 @@ fn a_json_array_body_is_rejected() {
     assert!(answer["error"]["message"].as_str().unwrap_or_default().contains("JSON object"), "{answer}");
     gateway.stop();
 }
+
+#[test]
+fn a_version_is_refused_by_writes_that_compare_none() {
+    let gateway = Gateway::start();
+    let refusal = |method: &Method, pattern: &str, version: &str| {
+        let path = pattern.replace("{}", "x");
+        gateway.send_json(method.clone(), &path, "{}", &[("if-match", version)]).1["error"].clone()
+    };
+    let routes = crate::admin::TABLES.iter().copied().flatten();
+    let writes: Vec<_> = routes.filter(|route| route.method != Method::GET).collect();
+    for route in &writes {
+        // A session is closed and a file restored: these would end the test.
+        if ["session", "backups"].iter().any(|path| route.pattern.starts_with(path)) {
+            continue;
+        }
+        let error = refusal(&route.method, route.pattern, "\"7\"");
+        let is_refused = error["message"] == "This route compares no version. Omit If-Match.";
+        assert_eq!(is_refused, !route.reads_version, "{} {}: {error}", route.method, route.pattern);
+        assert!(!is_refused || error["param"] == "If-Match", "{error}");
+    }
+    assert!(writes.iter().any(|route| route.reads_version));
+    let project = gateway.send_json(Method::POST, "projects", r#"{"name": "blue"}"#, &[("if-match", "*")]);
+    assert_eq!(project.0, 201, "{}", project.1);
+    gateway.stop();
+}

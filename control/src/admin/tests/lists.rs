@@ -132,6 +132,24 @@ fn quotas_are_sorted_by_the_share_that_is_used() {
     assert_eq!(both_orders(&gateway, "quotas?", "limit", "limit"), [1, 2, 5, 10]);
     assert_eq!(all(&gateway, "quotas?sort=name&order=asc", "id")[0], json!(nothing));
     assert_eq!(all(&gateway, "quotas?q=MANG", "id"), [json!(half)]);
+    // The fullest, and how many there are beside them.
+    let page = |query: &str| gateway.get(&format!("/admin/api/quotas?{query}"));
+    let near = page("sort=share&share_percent_min=50&limit=1");
+    assert_eq!((&near["data"][0]["id"], &near["matching"]), (&json!(whole), &json!(2)));
+    let next = page(&format!(
+        "sort=share&share_percent_min=50&limit=1&cursor={}",
+        near["next_cursor"].as_str().unwrap()
+    ));
+    assert_eq!((&next["data"][0]["id"], &next["matching"]), (&json!(half), &json!(2)));
+    assert_eq!((&next["data"][1], &next["next_cursor"]), (&Value::Null, &Value::Null));
+    assert_eq!(page("sort=limit&q=mang")["matching"], 1);
+    let some = all(&gateway, &format!("quotas?key={},{},none", keys[2], keys[0]), "id");
+    assert_eq!(some, [json!(tenth), json!(half)]);
+    let own = page("share_percent_min=100");
+    assert_eq!(
+        (&own["data"][0]["id"], &own["data"][1], &own["matching"]),
+        (&json!(whole), &Value::Null, &Value::Null)
+    );
     gateway.stop();
 }
 
@@ -255,5 +273,32 @@ fn requests_are_found_by_a_part_of_a_name() {
         assert_eq!(all(&gateway, &format!("requests?q={part}"), "request_id"), ["req-1"], "{part}");
     }
     assert_eq!(all(&gateway, "requests?q=sonnets", "request_id"), Vec::<Value>::new());
+    gateway.stop();
+}
+
+#[test]
+fn lists_of_projects_humans_and_members_leave_out_the_disabled_and_members_are_searched() {
+    let gateway = Gateway::start();
+    let disable =
+        |path: &str| assert_eq!(gateway.send_json(Method::PATCH, path, r#"{"disabled": true}"#, &[]).0, 200);
+    let [blue, red] = ["blue", "red"].map(|name| create(&gateway, "projects", &json!({"name": name})));
+    let [ada, ben, cem] = ["Ada", "Ben", "Cem"].map(|name| {
+        create(&gateway, "principals", &json!({"name": name, "email": format!("{name}@example.com")}))
+    });
+    for human in [&ada, &ben, &cem] {
+        let path = format!("projects/{blue}/members/{human}");
+        assert_eq!(gateway.send_json(Method::PUT, &path, r#"{"role": "member"}"#, &[]).0, 200);
+    }
+    disable(&format!("projects/{red}"));
+    disable(&format!("principals/{cem}"));
+    let members = format!("projects/{blue}/members");
+    assert_eq!(all(&gateway, "projects?disabled=false", "id"), [json!(blue)]);
+    assert_eq!(all(&gateway, "projects?disabled=true", "id"), [json!(red)]);
+    assert_eq!(all(&gateway, "principals?disabled=false", "id"), [json!(ada), json!(ben)]);
+    assert_eq!(all(&gateway, "principals?disabled=true&q=ad", "id"), [] as [Value; 0]);
+    assert_eq!(all(&gateway, &members, "principal").len(), 3);
+    assert_eq!(all(&gateway, &format!("{members}?disabled=false"), "principal"), [json!(ada), json!(ben)]);
+    assert_eq!(all(&gateway, &format!("{members}?q=BEN@"), "principal"), [json!(ben)]);
+    assert_eq!(all(&gateway, &format!("{members}?q=cem&disabled=false"), "principal"), [] as [Value; 0]);
     gateway.stop();
 }

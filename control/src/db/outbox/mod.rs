@@ -5,6 +5,8 @@
 pub(crate) mod delivery;
 pub(crate) mod lease;
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -219,6 +221,11 @@ pub(crate) fn figures(db: &Db) -> DbResult<OutboxFigures> {
     })
 }
 
+/// Returns the number of dead deliveries of each webhook that has some.
+pub(crate) fn dead_by_webhook(db: &Db) -> DbResult<HashMap<String, u64>> {
+    db.rows(DEAD_BY_WEBHOOK, (), |row| Ok((row.get("webhook")?, row.get("dead")?)))
+}
+
 /// Deletes up to `rows` events of which nothing is left to deliver, with their deliveries: those from before `before_ms`, and
 /// the oldest beyond [`EVENTS_MAX`]. Deliveries that wait or have failed are kept, however old or many they are. Those for
 /// workers count only if a worker has ever claimed one. Returns the number of deleted events.
@@ -272,6 +279,8 @@ const FIGURES: &str = "SELECT \
      (SELECT count(*) FROM outbox WHERE state = 'dead') AS dead, \
      (SELECT count(*) FROM outbox WHERE state = 'pending' AND webhook IS NULL) \
      + (SELECT count(*) FROM outbox WHERE state = 'leased') AS for_workers";
+const DEAD_BY_WEBHOOK: &str = "SELECT webhook, count(*) AS dead FROM outbox \
+     WHERE state = 'dead' AND webhook IS NOT NULL GROUP BY webhook";
 const LAST_OF_WORKER: &str = "SELECT event FROM outbox WHERE webhook IS NULL AND (state <> 'pending' OR tries > 0) \
      ORDER BY id DESC LIMIT 1";
 

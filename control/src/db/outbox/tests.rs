@@ -118,3 +118,24 @@ fn beyond_the_maximum_the_oldest_delivered_events_are_deleted() {
     assert_eq!(left, waiting);
     assert_eq!(figures(&db).unwrap(), OutboxFigures { pending: 2, dead: 0, for_workers: 2 });
 }
+
+#[test]
+fn dead_deliveries_are_counted_for_each_webhook() {
+    let db = opened();
+    webhook(&db, "one", None, false);
+    webhook(&db, "two", None, false);
+    webhook(&db, "well", None, false);
+    let numbers: Vec<i64> = (0..3).map(|_| event(&db, "disk_low", false, 0)).collect();
+    let kill = |webhook: Option<&str>, event: i64| {
+        db.execute(
+            "UPDATE outbox SET state = 'dead', next_at_ms = NULL WHERE webhook IS NOT DISTINCT FROM :webhook AND event = :event",
+            (webhook, event),
+        )
+        .unwrap()
+    };
+    let killed =
+        [kill(Some("one"), numbers[0]), kill(Some("one"), numbers[2]), kill(Some("two"), numbers[1])];
+    assert_eq!((killed, kill(None, numbers[0])), ([1; 3], 1));
+    let dead = dead_by_webhook(&db).unwrap();
+    assert_eq!(dead, HashMap::from([("one".to_owned(), 2), ("two".to_owned(), 1)]));
+}

@@ -165,11 +165,11 @@ fn by_name<T: Copy>(
     known.map(StoredName).ok_or(Mismatch)
 }
 
-/// A filter for lists of limits: all, those of a kind of subject, or those of one subject.
+/// A filter for lists of limits: all, those of a kind of subject, or those of some subjects of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QuotaFilter {
     pub(crate) kind: Option<Subject>,
-    pub(crate) id: Option<String>,
+    pub(crate) ids: Option<Vec<String>>,
     /// The human to whose own limits, and those of whose projects, keys and connections, the list is restricted.
     pub(crate) scope: Option<HumanScope>,
 }
@@ -181,13 +181,15 @@ pub(crate) fn each(
     (after, rows): (&str, i64),
     mut take: impl FnMut(QuotaRow) -> DbResult<()>,
 ) -> DbResult<()> {
-    let family = match (filter.kind, &filter.id) {
-        (Some(Subject::Key), Some(key)) => keys::family(db, key)?,
-        _ => None,
+    let subject = |id: &String| match filter.kind {
+        // The limits of a key are those of its family.
+        Some(Subject::Key) => Ok(keys::family(db, id)?.unwrap_or_else(|| id.clone())),
+        _ => Ok(id.clone()),
     };
+    let subjects = filter.ids.as_ref().map(|ids| ids.iter().map(subject).collect::<DbResult<Vec<_>>>());
     let values = named_params! {
         ":kind": filter.kind.map(Subject::name),
-        ":subject": family.as_ref().or(filter.id.as_ref()),
+        ":subjects": subjects.transpose()?.map(|subjects| serde_json::json!(subjects).to_string()),
         ":after": after,
         ":rows": rows,
         ":human": filter.scope.as_ref().map(|scope| &scope.human),
@@ -279,7 +281,7 @@ impl Counted {
 }
 
 const PAGE: &str = "SELECT * FROM quotas WHERE id > :after AND (:kind IS NULL OR kind = :kind) \
-     AND (:subject IS NULL OR subject = :subject) \
+     AND (:subjects IS NULL OR subject IN (SELECT value FROM json_each(:subjects))) \
      AND (:human IS NULL OR (kind = 'principal' AND subject = :human) \
      OR (kind = 'project' AND subject IN (SELECT value FROM json_each(:projects))) \
      OR (kind = 'key' AND subject IN (SELECT family FROM keys WHERE project IN (SELECT value FROM json_each(:projects)))) \

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Command, CommandRefusal, Done, Write};
-use crate::db::alert_rules::{self, AlertKind, AlertRule, RULES_MAX, Severity};
+use crate::db::alert_rules::{self, AlertKind, AlertRule, RULES_MAX, Severity, ShownRule};
 use crate::db::alerts::{self, Alert, AlertState};
 use crate::db::audit::AuditEntry;
 use crate::db::ids::new_id;
@@ -190,7 +190,8 @@ impl Command for CreateRule {
         checked(&rule)?;
         alert_rules::put(write.db, &rule)?;
         let audit = AuditEntry::done("alert_rule.create", "alert_rule", &rule.id).after(json!(rule));
-        Ok(Done::new(&rule, audit, Touched::NOTHING)?.version(1))
+        let shown = ShownRule::of(write.db, &mut Labels::default(), rule)?;
+        Ok(Done::new(&shown, audit, Touched::NOTHING)?.version(1))
     }
 }
 
@@ -216,7 +217,9 @@ impl Command for EditRule {
             .before(json!(before))
             .after(json!(after));
         let warning = if before.enabled && !after.enabled { ended_alerts(write, &after.id)? } else { None };
-        Ok(Done::new(&after, audit, Touched::NOTHING)?.version(after.version).warning(warning))
+        let version = after.version;
+        let shown = ShownRule::of(write.db, &mut Labels::default(), after)?;
+        Ok(Done::new(&shown, audit, Touched::NOTHING)?.version(version).warning(warning))
     }
 }
 

@@ -157,7 +157,7 @@ fn path_parameter(place: &str, name: &str) -> Value {
 /// Returns the headers that a route reads, each with its description, and true if it is needed.
 fn header_parameters(route: &Route) -> Vec<(&'static str, &'static str, bool)> {
     let mut headers = Vec::new();
-    if route.reference.reads_version {
+    if route.reads_version {
         let doc = "The `ETag` of the object, or `*`. The answer is 412 if the object has changed meanwhile.";
         headers.push(("If-Match", doc, false));
     }
@@ -231,10 +231,9 @@ fn content(described: &DescribedRoute) -> Value {
         ("NoContent", _) => json!({}),
         ("OpenApiDocument", _) => json!({"application/json": {"schema": {"type": "object"}}}),
         ("FileContent", "backups/{}") => json!({"application/zstd": file()}),
-        ("FileContent", pattern) => {
+        ("FileContent", _) => {
             let text = json!({"schema": {"type": "string"}});
-            let lines = if pattern == "audit/export" { "application/jsonl" } else { "application/x-ndjson" };
-            json!({"text/csv": text, lines: text})
+            json!({"text/csv": text, "application/x-ndjson": text})
         }
         ("LiveEvents", _) => json!({"text/event-stream": {
             "schema": {"type": "string", "description": "Events with a name and JSON data, whose shapes `x-llmgw-events` lists by name."},
@@ -261,7 +260,7 @@ fn add_dry_run(responses: &mut Map<String, Value>) {
 }
 
 fn response_headers(route: &Route) -> Map<String, Value> {
-    let is_versioned = served().any(|other| other.pattern == route.pattern && other.reference.reads_version);
+    let is_versioned = served().any(|other| other.pattern == route.pattern && other.reads_version);
     let mut names = Vec::new();
     if is_versioned && route.method != Method::DELETE {
         names.push("ETag");
@@ -306,7 +305,7 @@ pub(super) fn statuses_of_failure(route: &Route) -> Vec<u16> {
         (404, names_object),
         (408, is_write),
         (409, is_write),
-        (412, route.reference.reads_version),
+        (412, route.reads_version),
         (413, is_write),
         (415, is_write),
         (429, true),

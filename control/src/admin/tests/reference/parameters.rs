@@ -179,6 +179,14 @@ static PARAMETERS: &[Parameter] = &[
     ),
     row("", "cursor", Values::Text, "The `next_cursor` of the previous page."),
     row("", "q", Values::Text, "A part of the name, in any case."),
+    row("", "disabled", Values::Flag, "Only those that are disabled, or only those that are not."),
+    row(
+        "projects/{}/members",
+        "disabled",
+        Values::Flag,
+        "Only humans that are disabled, or only those that are not.",
+    ),
+    row("projects/{}/members", "q", Values::Text, "A part of the human's name, e-mail address or ID."),
     row(
         "search",
         "q",
@@ -223,6 +231,31 @@ static PARAMETERS: &[Parameter] = &[
         "Only deliveries in this state.",
     ),
     row("", "kind", Values::Choice(&["endpoint", "model", "alias"]), "Only selectors of this kind."),
+    row("quotas", "key", Values::Text, "Only limits of this key, by ID, or of several, separated by commas."),
+    row(
+        "quotas",
+        "project",
+        Values::Text,
+        "Only limits of this project, by ID, or of several, separated by commas.",
+    ),
+    row(
+        "quotas",
+        "principal",
+        Values::Text,
+        "Only limits of this human, by ID, or of several, separated by commas.",
+    ),
+    row(
+        "quotas",
+        "provider",
+        Values::Text,
+        "Only limits of this provider, by ID, or of several, separated by commas.",
+    ),
+    row(
+        "quotas",
+        "share_percent_min",
+        Values::Number(0, u64::MAX),
+        "Only limits of which at least so many per cent are used or reserved.",
+    ),
     row(
         "quotas",
         "kind",
@@ -311,7 +344,7 @@ static PARAMETERS: &[Parameter] = &[
     ),
     row("", "actor", Values::Text, "Only actions of this actor, as the records name it."),
     row("", "action", Values::Text, "Only this action, such as `key.create`."),
-    row("", "object", Values::Text, "Only actions on this object: its kind, or `KIND/ID`."),
+    row("", "object", Values::Text, "Only actions on this object: its kind, its ID, or `KIND/ID`."),
     row("alerts", "object", Values::Text, "Only alerts about this object."),
     row(
         "",

@@ -48,15 +48,19 @@ impl Comparison<'_> {
     }
 
     /// Returns the warning about models without a price for keys with a hard limit on cost. Targets of endpoints are
-    /// named first.
+    /// named first, those before the others that are tried first.
     fn unpriced_warning(&self) -> Option<EffectWarning> {
         let keys = self.unpriced.values().max()?;
-        let is_target = |name: &String| {
-            let mut targets = self.preview.after.endpoints.iter().flat_map(|endpoint| &endpoint.targets);
-            targets.any(|target| is_named(target, name))
+        let place = |name: &String| {
+            let places = self.preview.after.endpoints.iter();
+            places
+                .filter_map(|endpoint| endpoint.targets.iter().position(|target| is_named(target, name)))
+                .min()
         };
-        let (targets, others): (Vec<_>, Vec<_>) = self.unpriced.keys().partition(|name| is_target(name));
-        let objects: Vec<String> = targets.into_iter().chain(others).take(SHOWN_MAX).cloned().collect();
+        let mut named: Vec<_> =
+            self.unpriced.keys().map(|name| (place(name).unwrap_or(usize::MAX), name)).collect();
+        named.sort();
+        let objects: Vec<String> = named.into_iter().take(SHOWN_MAX).map(|(_, name)| name.clone()).collect();
         let more = self.unpriced.len().saturating_sub(NAMED_MAX);
         let named: Vec<&str> = objects.iter().take(NAMED_MAX).map(String::as_str).collect();
         let mut names = named.join(", ");

@@ -70,7 +70,7 @@ impl Desk {
 
     /// Returns the ids of the limits listed for a key.
     fn listed(&self, key: &str) -> Vec<String> {
-        let of_key = QuotaFilter { kind: Some(Subject::Key), id: Some(key.into()), scope: None };
+        let of_key = QuotaFilter { kind: Some(Subject::Key), ids: Some(vec![key.into()]), scope: None };
         let mut ids = Vec::new();
         let take = |row: QuotaRow| {
             ids.push(row.id);
