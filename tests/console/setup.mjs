@@ -128,6 +128,42 @@ export const setupChecks = {
     upstream.stop();
   },
 
+  async after_quickstart_no_step_offers_a_provider_that_cannot_complete_it({ gateway, browser }) {
+    const home = join(gateway.home, "begun");
+    mkdirSync(home);
+    const own = new Gateway(gateway.binary, home);
+    const upstream = new Upstream();
+    await upstream.start();
+    upstream.behaviour.up = { models: ["m"] };
+    await own.start();
+    await browser.visit(own, async () => {
+      const page = await browser.signedIn(own.key, "/setup");
+      const open = page.locator(".step.open");
+      const opened = async (step) => {
+        await page.goto(`${browser.origin}/console/setup?step=${step}`);
+        await settled(page);
+      };
+      for (const step of ["sync", "test"]) {
+        await opened(step);
+        await open.getByText("No provider outside the gateway is ready. Connect one").waitFor();
+        assert.equal(await open.getByRole("alert").count(), 0, `${step}: nothing has failed before anything was done`);
+        assert.deepEqual(await axe(page), []);
+      }
+      const provider = { id: "up", type: "openai_compatible", base_url: `${upstream.origin}/up/v1`, api_key: "sk-of-a-test" };
+      await own.api("POST", "providers", provider);
+      for (const step of ["sync", "test"]) {
+        await opened(step);
+        const field = open.getByRole("combobox", { name: "Provider" });
+        assert.equal(await field.inputValue(), "up", step);
+        await field.fill("");
+        await page.getByRole("option", { name: "up" }).waitFor();
+        assert.equal(await page.getByRole("option").count(), 1, step);
+        assert.equal(await open.getByRole("alert").count(), 0, step);
+      }
+    });
+    upstream.stop();
+  },
+
   async an_empty_gateway_is_set_up_and_a_fault_of_the_sync_is_mended_on_the_way({ gateway, browser }) {
     const home = join(gateway.home, "empty");
     mkdirSync(home);

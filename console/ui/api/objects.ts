@@ -94,7 +94,7 @@ export const enabledProjects: Source = source(PROJECT, ENABLED);
 export const projectsWhich = (fits: (project: Project) => boolean): Source => source(PROJECT, ENABLED, fits);
 /** The keys that clients may send. */
 export const activeKeys: Source = source(KEY, { state: "active" });
-export const readyProviders: Source = source(PROVIDER, { state: "ready" });
+export const readyProvidersWhich = (fits: (provider: Provider) => boolean): Source => source(PROVIDER, { state: "ready" }, fits);
 
 /** The members of a project that are not disabled. */
 export const membersOf = (project: string): Source => ({

@@ -3,7 +3,7 @@ import type { Setup } from "../api/shapes";
 import type { Model, Provider } from "../api/types";
 import { initialsOf, inOrder } from "../page/connect_provider";
 import { type Seen, stagesOf, troubleOf } from "../page/setup/check";
-import { costOf, modelToTest } from "../page/setup/provider";
+import { costOf, modelToTest, providerOfStep } from "../page/setup/provider";
 import { freeName, provenTarget } from "../page/setup/route";
 import { nextStep, stepAfter, stepsLeft } from "../page/setup/steps";
 import { clientName } from "../part/client_name";
@@ -35,6 +35,16 @@ test("a test's cost is known only if both prices are", () => {
   expect(costOf({ prices: { input: 1, output: 10 } })).toBe(20 + 1280);
   expect(costOf({ prices: { input: 1 } })).toBeNull();
   expect(costOf(undefined)).toBeNull();
+});
+
+test("a step offers no provider that cannot complete it, wanted or not", () => {
+  const of = (id: string, type: string, state = "ready"): Provider => ({ id, type, state }) as Provider;
+  const echo = of("echo", "echo");
+  const mine = of("mine", "openai_compatible");
+  const other = of("other", "openai");
+  expect(providerOfStep([echo, of("voice", "builtin_speech")], "echo")).toBeUndefined();
+  expect(providerOfStep([echo, mine, other], "echo")).toBe(mine);
+  expect(providerOfStep([echo, mine, other], "other")).toBe(other);
 });
 
 test("the target that was proven last is suggested", () => {

@@ -1,8 +1,8 @@
 // Steps 2 to 4: connecting a provider, reading its list of models, and proving that it answers.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { at, call } from "../../api/client";
-import { modelsOf, readyProviders, useAll } from "../../api/objects";
-import { changed, useResource } from "../../api/resource";
+import { call } from "../../api/client";
+import { modelsOf, readyProvidersWhich, useAll } from "../../api/objects";
+import { changed } from "../../api/resource";
 import type { Model, Provider, SyncOutcome, Trial } from "../../api/types";
 import { go, href } from "../../app/router";
 import { Chooser } from "../../part/chooser";
@@ -54,14 +54,17 @@ export function ProvidersStep({ onDone }: ProvidersProps) {
 /** True for a provider that runs inside the gateway: it completes no step. */
 export const isInside = ({ type }: Provider): boolean => type === "echo" || type === "builtin_speech";
 
-/** The providers that can be used, and the one that the step is about. */
+/** The provider that a step is about: the wanted one, else the first that can complete it. */
+export function providerOfStep(ready: Provider[], wanted: string): Provider | undefined {
+  const usable = ready.filter((one) => !isInside(one));
+  return usable.find(({ id }) => id === wanted) ?? usable[0];
+}
+
+const completing = readyProvidersWhich((one) => !isInside(one));
+
 function useProvider(wanted: string) {
-  const { list, rows } = useAll<Provider>("providers", { state: "ready" });
-  const named = useResource<Provider>(wanted ? at("providers", wanted) : null);
-  const isSettled = !wanted || named.data.value !== null || named.error.value !== null;
-  const chosen = named.data.value?.state === "ready" ? named.data.value : null;
-  const provider = isSettled ? (chosen ?? rows.find((one) => !isInside(one)) ?? rows[0]) : undefined;
-  return { all: list, isRead: list.isRead && isSettled, provider };
+  const { list, rows, isWhole } = useAll<Provider>("providers", { state: "ready" });
+  return { all: list, isRead: isWhole, provider: isWhole ? providerOfStep(rows, wanted) : undefined };
 }
 
 type StepProps = {
@@ -76,7 +79,7 @@ type StepProps = {
 function WhichProvider({ provider, onProvider }: { provider: Provider; onProvider: (id: string) => void }) {
   return (
     <Field label="Provider" name="provider">
-      <Chooser label="Provider" value={provider.id} onValue={onProvider} of={readyProviders} />
+      <Chooser label="Provider" value={provider.id} onValue={onProvider} of={completing} />
     </Field>
   );
 }
@@ -86,7 +89,7 @@ function NoProvider({ all, isRead }: Pick<ReturnType<typeof useProvider>, "all" 
   if (!isRead) return <p aria-busy="true">Reading…</p>;
   return (
     <p class="muted">
-      No provider is ready. <a href={href("/setup", { step: "providers" })}>Connect one</a>
+      No provider outside the gateway is ready. <a href={href("/setup", { step: "providers" })}>Connect one</a>
     </p>
   );
 }
@@ -215,7 +218,7 @@ function Test({ provider, onProvider, onNext, onChange }: StepProps & { provider
           <b>Hosted test requests may be billable</b>, {cost === null ? "its price is unknown." : `this one about ${dollars(cost)}.`}
         </p>
       ) : (
-        provider.auth === "local" && provider.type !== "echo" && <p class="muted">Loading a model can take a minute.</p>
+        provider.auth === "local" && <p class="muted">Loading a model can take a minute.</p>
       )}
       {trial && <TrialResult trial={trial} />}
       <EvidenceRow of={provider} />
