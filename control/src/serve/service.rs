@@ -36,6 +36,7 @@ use crate::common::credential::AccessTokens;
 use crate::common::credential::oauth::RefreshSchedule;
 use crate::common::vault::VaultKeys;
 use crate::db;
+use crate::db::engine::DbResult;
 use crate::db::readers::{Readers, asking_as};
 use crate::db::sqlite_state::checkpoints::Checkpoints;
 use crate::db::sqlite_state::lock::StateLock;
@@ -50,6 +51,7 @@ use crate::serve::periodic::{self, spawn_vital};
 use crate::state::affinity_file::AffinityFile;
 use crate::state::log_lines::LogLines;
 use crate::state::{Parts, State};
+use crate::usage::ingest::Meter;
 use crate::usage::journal::Journal;
 use crate::usage::retention::RetentionPass;
 use crate::usage::telemetry::{TargetWatch, TelemetryThread};
@@ -144,7 +146,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         counters: Arc::clone(&counters),
         out: params.publisher,
     };
-    let publisher = Publisher::start(publisher, meter.db_mut()).map_err(io::Error::other)?;
+    let publisher = first_snapshot(publisher, &mut meter).map_err(io::Error::other)?;
     let (readers, reader_threads) = Readers::start(&files, &params.alarm).map_err(io::Error::other)?;
     let checkpoints = Checkpoints::start(files.clone(), &params.alarm)?;
     let (view, refreshes) = (publisher.view(), publisher.refreshes());
@@ -198,6 +200,12 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (entrance, thread, stop) = start_thread(app, &params.alarm)?;
     let (readers, telemetry) = (reader_threads, keeper);
     Ok(Control { entrance, thread, stop, readers, outgoing, reloading, writer, checkpoints, telemetry, lock })
+}
+
+/// Publishes the first snapshot, and counts in its limits what earlier processes left.
+fn first_snapshot(params: PublisherParams, meter: &mut Meter) -> DbResult<Publisher> {
+    let publisher = Publisher::start(params, meter.db_mut())?;
+    meter.count_rest().map(|()| publisher)
 }
 
 /// Starts the control thread. Returns its entrance, the thread, and the sender that ends it.

@@ -53,12 +53,35 @@ impl Charges {
         }
     }
 
-    /// Adds the usage of an exchange that is being stored.
-    pub(super) fn count(&mut self, db: &Db, record: &Record<'_>, trace: Trace<'_>) -> DbResult<()> {
-        let rules = match &self.rules {
-            Some(rules) => rules,
-            None => self.rules.insert(Rules::load(db)?),
-        };
+    /// True if there are limits.
+    pub(super) fn has_limits(&mut self, db: &Db) -> DbResult<bool> {
+        Ok(!loaded(&mut self.rules, db)?.is_empty())
+    }
+
+    /// Adds the usage of an exchange that waits to the counters in memory, which nothing else has added it to.
+    pub(super) fn count_ahead(&mut self, db: &Db, record: &Record<'_>, trace: Trace<'_>) -> DbResult<()> {
+        let (rules, now_ms) = (loaded(&mut self.rules, db)?, unix_ms());
+        for (spent, target) in parts(record, trace) {
+            for rule in rules.of_record(record, target) {
+                if let (Some(amount), Some(counter)) =
+                    (spent.amount(rule.metric), self.counters.get(&rule.id))
+                {
+                    counter.add(record.started_at_ms, amount, now_ms);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the usage of an exchange that is being stored. `counted_at_ms` is the time at which it was counted ahead.
+    pub(super) fn count(
+        &mut self,
+        db: &Db,
+        record: &Record<'_>,
+        trace: Trace<'_>,
+        counted_at_ms: Option<u64>,
+    ) -> DbResult<()> {
+        let rules = loaded(&mut self.rules, db)?;
         if rules.is_empty() {
             return Ok(());
         }
@@ -75,6 +98,7 @@ impl Charges {
                 }
                 if let Some(counter) = self.counters.get(&rule.id)
                     && at_ms < counter.since_ms()
+                    && counted_at_ms.is_none_or(|counted| counted < counter.since_ms())
                 {
                     self.late.push(Late { counter, at_ms, amount });
                 }
@@ -103,6 +127,14 @@ impl Charges {
         self.sums.clear();
         self.late.clear();
         self.rules = None;
+    }
+}
+
+/// Returns the limits, loaded on first use.
+fn loaded<'a>(rules: &'a mut Option<Rules>, db: &Db) -> DbResult<&'a Rules> {
+    match rules {
+        Some(rules) => Ok(rules),
+        None => Ok(rules.insert(Rules::load(db)?)),
     }
 }
 

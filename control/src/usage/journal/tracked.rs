@@ -29,6 +29,8 @@ pub(in crate::usage) struct Tracked {
     is_blank: bool,
     /// True if the waiting events of the file have already been charged.
     pub(in crate::usage) is_charged: bool,
+    /// The number of events that waited at the start and are counted in the limits, but not stored yet.
+    pub(in crate::usage) counted: Option<u64>,
     /// The time to retry a file that could not be read or deleted.
     retry_at: Option<Instant>,
 }
@@ -52,6 +54,7 @@ impl Tracked {
             events: (0, 0),
             is_blank: false,
             is_charged: false,
+            counted: None,
             retry_at: None,
         }
     }
@@ -61,9 +64,22 @@ impl Tracked {
         if self.is_left_alone(now) { 0 } else { self.segment.bytes().saturating_sub(self.stored) }
     }
 
-    /// Returns the number of waiting events; 0 for files of earlier processes, whose event counts are unknown.
+    /// Returns the number of waiting events; 0 for files of earlier processes whose events were not counted.
     pub(in crate::usage) fn waiting_events(&self) -> u64 {
-        self.segment.events().saturating_sub(self.events.0)
+        self.counted.unwrap_or_else(|| self.segment.events()).saturating_sub(self.events.0)
+    }
+
+    /// Passes each waiting event to `each`. The events go on waiting.
+    pub(in crate::usage) fn look_ahead<E>(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        each: impl FnMut(&Record<'_>, Trace<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let seen = self.take(buffer, usize::MAX, each);
+        let events = self.events.1 - self.events.0;
+        self.roll_back();
+        self.counted = Some(self.events.0 + events);
+        seen.map(drop)
     }
 
     /// True if nothing will be read from the file any more.

@@ -2,28 +2,27 @@
 //!
 //! A batch that cannot be stored is retried with growing pauses. The journal bounds the number of waiting events.
 
-use std::fs::{self, File};
-use std::io;
+mod earlier;
+
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use records::frame::FileId;
-use records::{Record, Texts, Trace};
+use records::{Record, Trace};
 use shared::clock::unix_ms;
 use shared::quota::Counters;
 
 use super::charges::Charges;
 use super::gauge::{Gauge, add};
 use super::journal::Inbox;
-use super::journal::notes;
 use super::journal::tracked::Tracked;
 use super::metrics::ExchangeMetrics;
 use super::minutes::TargetMinutes;
 use super::read_positions;
 use super::recent::feed::RecentFeed;
 use super::request_index::RequestIndex;
-use super::requests;
 use super::table::{GroupSums, Stored, UsageTable};
 use crate::db::engine::{Db, DbError, DbErrorKind, DbResult};
 use crate::db::usage_effects;
@@ -53,6 +52,10 @@ pub(crate) struct Meter {
     gone: Vec<FileId>,
     buffer: Vec<u8>,
     stored_at: Option<Instant>,
+    /// The time at which what earlier processes left was counted in the limits.
+    counted_at_ms: Option<u64>,
+    /// The time since which records of earlier processes are stored while the gateway serves.
+    behind_since: Option<Instant>,
     trouble: Option<StoringTrouble>,
 }
 
@@ -98,6 +101,8 @@ impl Meter {
             gone: Vec::new(),
             buffer: Vec::new(),
             stored_at: None,
+            counted_at_ms: None,
+            behind_since: None,
             trouble: None,
         }
     }
@@ -163,61 +168,6 @@ impl Meter {
             }
             Err(error) => Round::Failing(self.fail(&error)),
         }
-    }
-
-    /// Stores the events that earlier processes left, before any request is admitted: first the journal, then the notes
-    /// of exchanges that never ended. Events that cannot be stored now wait for later rounds.
-    pub(crate) fn begin(&mut self) {
-        loop {
-            match self.round() {
-                Round::More | Round::Worked => {}
-                Round::Idle => break,
-                Round::Failing(_) => return,
-            }
-        }
-        match self.take_notes() {
-            Ok(0) => {}
-            Ok(count) => tracing::warn!(
-                "{count} exchanges were running when the gateway ended; each is recorded as interrupted, \
-                 and its reservations count as used"
-            ),
-            Err(error) => {
-                self.abandon();
-                tracing::error!(
-                    "cannot read the notes of running exchanges; the next start retries: {error}"
-                );
-            }
-        }
-    }
-
-    /// Records the exchanges that have a note but no record, then deletes the files of notes. Returns the number of
-    /// recorded exchanges.
-    fn take_notes(&mut self) -> Result<u64, Box<dyn std::error::Error>> {
-        let paths = std::mem::take(&mut self.inbox.notes);
-        if paths.is_empty() {
-            return Ok(0);
-        }
-        let files =
-            paths.iter().map(|path| Ok((path, notes::read(path)?))).collect::<io::Result<Vec<_>>>()?;
-        let records = files.iter().flat_map(|(path, bytes)| notes::records(path, bytes));
-        let noted: Vec<_> = records.filter_map(|bytes| Record::take(bytes, Texts::Inline)).collect();
-        let tx = self.db.transaction()?;
-        let now_ms = unix_ms();
-        let mut known = requests::stored(&tx, noted.iter().map(|(record, _)| record))?;
-        for (record, trace) in &noted {
-            if known.insert((record.request_id.to_owned(), record.started_at_ms)) {
-                self.usage.add(&tx, record, *trace, now_ms)?;
-                self.charges.count(&tx, record, *trace)?;
-            }
-        }
-        self.charges.store(&tx)?;
-        let stored = self.usage.finish(&tx)?;
-        tx.commit()?;
-        self.charges.committed();
-        self.publish_sums();
-        usage_effects::deliver(&mut self.db)?;
-        paths.iter().try_for_each(fs::remove_file)?;
-        Ok(stored.added)
     }
 
     /// Updates the quota rules after the access of keys, and perhaps their limits, changed.
@@ -312,6 +262,7 @@ impl Meter {
         let round = round?;
         usage_effects::deliver(&mut self.db)?;
         self.recovered();
+        self.end_earlier();
         Ok(round)
     }
 
@@ -320,20 +271,20 @@ impl Meter {
         let tx = self.db.transaction()?;
         let (from, mut ended, now_ms) = (self.usage.end(&tx)?, self.recent.begin(), unix_ms());
         let Self { usage, charges, .. } = self;
-        let mut add = |record: &Record<'_>, trace: Trace<'_>, is_charged: bool| {
+        let mut add = |record: &Record<'_>, trace: Trace<'_>, (is_charged, counted_at_ms): (bool, _)| {
             usage.add(&tx, record, trace, now_ms)?;
             if let Some(ended) = &mut ended {
                 ended.add(record, trace, now_ms);
             }
-            if is_charged { Ok(()) } else { charges.count(&tx, record, trace) }
+            if is_charged { Ok(()) } else { charges.count(&tx, record, trace, counted_at_ms) }
         };
         let mut room = BATCH_MAX;
         let now = Instant::now();
         let mut garbage = 0;
         for tracked in self.tracked.iter_mut().filter(|tracked| tracked.waiting_bytes(now) > 0) {
-            let is_charged = tracked.is_charged;
-            let taken =
-                tracked.take(&mut self.buffer, room, |record, trace| add(record, trace, is_charged))?;
+            let counted_at_ms = self.counted_at_ms.filter(|_| tracked.counted.is_some());
+            let state = (tracked.is_charged, counted_at_ms);
+            let taken = tracked.take(&mut self.buffer, room, |record, trace| add(record, trace, state))?;
             room = room.saturating_sub(taken.events);
             garbage += taken.garbage;
             if let Some(bytes) = tracked.mark() {

@@ -1,0 +1,154 @@
+//! What earlier processes left: records in the journal that are not stored, and notes of exchanges that never ended. A start
+//! stores them for a second at most. What is left then is counted in the limits, so that no limit lets more through, and
+//! stored while the gateway serves: a start does not grow with it.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use records::{Record, Texts, Trace};
+use shared::clock::unix_ms;
+
+use super::{Meter, Round};
+use crate::db::engine::DbResult;
+use crate::db::usage_effects;
+use crate::usage::journal::notes;
+use crate::usage::journal::tracked::Tracked;
+use crate::usage::requests;
+
+impl Meter {
+    /// Stores the events that earlier processes left, for at most [`BEGIN_TIME_MAX`]. The rest, and what cannot be stored
+    /// now, is for [`Self::count_rest`] and later rounds.
+    pub(crate) fn begin(&mut self) {
+        self.begin_until(Instant::now() + BEGIN_TIME_MAX);
+    }
+
+    pub(super) fn begin_until(&mut self, until: Instant) {
+        while Instant::now() < until && matches!(self.round(), Round::More | Round::Worked) {}
+    }
+
+    /// Counts in the published limits what earlier processes left and is not stored yet, before any request is admitted. It
+    /// is stored while the gateway serves.
+    pub(crate) fn count_rest(&mut self) -> DbResult<()> {
+        if !self.is_caught_up {
+            self.catch_up()?;
+        }
+        let now = Instant::now();
+        let is_behind = |tracked: &Tracked| tracked.segment.is_left_over() && tracked.waiting_bytes(now) > 0;
+        let bytes: u64 =
+            self.tracked.iter().filter(|one| is_behind(one)).map(|one| one.waiting_bytes(now)).sum();
+        if bytes == 0 && self.inbox.notes.is_empty() {
+            return Ok(());
+        }
+        tracing::info!(
+            "{} MiB of usage records that an earlier process left are stored while the gateway serves",
+            bytes.div_ceil(1 << 20)
+        );
+        self.behind_since = Some(now);
+        if !self.charges.has_limits(&self.db)? {
+            return Ok(());
+        }
+        // The notes are read again when the journal is stored, and an error is reported then.
+        let files = note_files(&self.inbox.notes).unwrap_or_default();
+        let noted = records_of(&files);
+        let starts: HashSet<u64> = noted.keys().map(|(_, started_at_ms)| *started_at_ms).collect();
+        let Self { tracked, charges, db, buffer, .. } = self;
+        let mut known = requests::stored(db, noted.values().map(|(record, _)| record))?;
+        for tracked in tracked.iter_mut().filter(|one| is_behind(one) && !one.is_charged) {
+            tracked.look_ahead(buffer, |record, trace| {
+                if starts.contains(&record.started_at_ms) {
+                    known.insert((record.request_id.to_owned(), record.started_at_ms));
+                }
+                charges.count_ahead(db, record, trace)
+            })?;
+        }
+        for (record, trace) in noted.values() {
+            if !known.contains(&(record.request_id.to_owned(), record.started_at_ms)) {
+                charges.count_ahead(db, record, *trace)?;
+            }
+        }
+        self.counted_at_ms = Some(unix_ms());
+        Ok(())
+    }
+
+    /// Stores the notes of exchanges that never ended.
+    fn begin_notes(&mut self) {
+        match self.take_notes() {
+            Ok(0) => {}
+            Ok(count) => tracing::warn!(
+                "{count} exchanges were running when the gateway ended; each is recorded as interrupted, \
+                 and its reservations count as used"
+            ),
+            Err(error) => {
+                self.abandon();
+                tracing::error!(
+                    "cannot read the notes of running exchanges; the next start retries: {error}"
+                );
+            }
+        }
+    }
+
+    /// Records the exchanges that have a note but no record, then deletes the files of notes. Returns the number of
+    /// recorded exchanges.
+    fn take_notes(&mut self) -> Result<u64, Box<dyn std::error::Error>> {
+        let paths = std::mem::take(&mut self.inbox.notes);
+        let files = note_files(&paths)?;
+        let noted = records_of(&files);
+        let tx = self.db.transaction()?;
+        let now_ms = unix_ms();
+        let known = requests::stored(&tx, noted.values().map(|(record, _)| record))?;
+        for (record, trace) in noted.values() {
+            if !known.contains(&(record.request_id.to_owned(), record.started_at_ms)) {
+                self.usage.add(&tx, record, *trace, now_ms)?;
+                self.charges.count(&tx, record, *trace, self.counted_at_ms)?;
+            }
+        }
+        self.charges.store(&tx)?;
+        let stored = self.usage.finish(&tx)?;
+        tx.commit()?;
+        self.charges.committed();
+        self.publish_sums();
+        usage_effects::deliver(&mut self.db)?;
+        paths.iter().try_for_each(fs::remove_file)?;
+        Ok(stored.added)
+    }
+
+    /// Completes what earlier processes left, once their journal is stored.
+    pub(super) fn end_earlier(&mut self) {
+        let is_left = self.tracked.iter().any(|one| one.segment.is_left_over() && !one.is_stored());
+        if is_left {
+            return;
+        }
+        if !self.inbox.notes.is_empty() {
+            self.begin_notes();
+        }
+        if let Some(since) = self.behind_since.take() {
+            tracing::info!(
+                "the records of an earlier process are stored, after {} s",
+                since.elapsed().as_secs()
+            );
+        }
+    }
+}
+
+/// The bytes of a file of notes.
+type NoteFile<'a> = (&'a PathBuf, Vec<u8>);
+
+fn note_files(paths: &[PathBuf]) -> io::Result<Vec<NoteFile<'_>>> {
+    paths.iter().map(|path| Ok((path, notes::read(path)?))).collect()
+}
+
+/// Returns the noted exchanges by request ID and start.
+fn records_of<'a>(files: &'a [NoteFile<'_>]) -> HashMap<(&'a str, u64), (Record<'a>, Trace<'a>)> {
+    let records = files.iter().flat_map(|(path, bytes)| notes::records(path, bytes));
+    let noted = records.filter_map(|bytes| Record::take(bytes, Texts::Inline));
+    noted.map(|(record, trace)| ((record.request_id, record.started_at_ms), (record, trace))).collect()
+}
+
+/// The time for which a start stores what earlier processes left before it serves.
+const BEGIN_TIME_MAX: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;
