@@ -12,7 +12,7 @@ use super::reference::NoContent;
 use super::{ApiError, Call, Route, field, json, route_of, write_of};
 use crate::common::model_facts::Facts;
 use crate::db::overrides::{self, Override, Which};
-use crate::routing::catalog::merge::KnownModel;
+use crate::routing::catalog::facts::KnownModel;
 use crate::routing::config::{did_you_mean, is_model_id};
 use crate::writer::command::catalog::{CreateOverride, DeleteOverride, StoredOverride};
 

@@ -16,7 +16,7 @@ use crate::db::engine::{Db, DbResult};
 use crate::db::human_scope::HumanScope;
 use crate::db::names::{Labels, NamedKind};
 use crate::db::search::{self, FoundRow, Wanted};
-use crate::routing::catalog::merge::KnownModel;
+use crate::routing::catalog::facts::KnownModel;
 use crate::routing::connection::{ListedEndpoint, ProviderConnection};
 use crate::usage::dimension::{Dimension, Marks};
 use crate::usage::occurrences::occurrences;

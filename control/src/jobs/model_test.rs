@@ -12,7 +12,8 @@ use shared::routing::{Model, ProviderInstance, Target};
 use shared::snapshot::SnapshotReader;
 
 use crate::db::readers::Readers;
-use crate::routing::catalog::cache::{CatalogCache, Tested};
+use crate::routing::catalog::cache::CatalogCache;
+use crate::routing::catalog::entry::Tested;
 use crate::routing::catalog::evidence::CatalogFailure;
 use crate::routing::catalog::sync::save;
 use crate::routing::catalog::test_completion::{Trial, run};

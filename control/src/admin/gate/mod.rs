@@ -31,7 +31,7 @@ pub(super) use self::sessions::IDLE_MAX;
 pub(super) use self::sessions::SessionHolder;
 use self::sessions::{LIFE_MAX, OpenSession, SessionName, Sessions};
 use self::wrong_keys::WrongKeys;
-use super::{ApiError, RequestId, call, live};
+use super::{ApiError, RequestId, call};
 use crate::common::actor::{Actor, Who};
 use crate::routing::config::Sso;
 
@@ -367,7 +367,7 @@ fn set_cookie(id: &str, life: Duration, is_secure: bool) -> Result<HeaderValue, 
 /// True for the live stream, which a page keeps open while it is not used: it does not prolong the session.
 fn is_live(parts: &Parts) -> bool {
     let path = parts.uri.path().strip_prefix(PATH);
-    path.is_some_and(|path| path.trim_matches('/') == live::PATH)
+    path.is_some_and(|path| path.trim_matches('/') == LIVE_PATH)
 }
 
 /// True for methods that change nothing (RFC 9110 section 9.2.1).
@@ -397,4 +397,6 @@ const COOKIE_NAME: &str = "llmgw_session";
 const PATH: &str = "/admin/api";
 /// The maximum number of session cookies that are examined.
 const COOKIES_MAX: usize = 4;
+/// The path of the live stream below the admin API. It does not prolong a session.
+pub(super) const LIVE_PATH: &str = "live";
 const CSRF_HEADER: &str = "x-csrf-token";

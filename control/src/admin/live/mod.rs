@@ -23,7 +23,7 @@ use self::events::{Bye, ByeReason, Hello, LiveEvents, put};
 use self::frame::{LiveFrame, Progress};
 use self::hub::WatchedKey;
 use self::own::OwnRequests;
-use super::gate::{Admission, Gate};
+use super::gate::{Admission, Gate, LIVE_PATH};
 use super::shares::CallerShare;
 use super::stream::{self, Feed};
 use super::{ApiError, Call, Route, route_of};
@@ -31,7 +31,7 @@ use crate::admin::permission::Permission;
 use crate::db::readers::asking_as;
 
 pub(super) static ROUTES: &[Route] =
-    &[route_of(Method::GET, PATH, |call| Box::pin(live(call)))
+    &[route_of(Method::GET, LIVE_PATH, |call| Box::pin(live(call)))
         .answers::<LiveEvents>(
             "Streams events once a second (`text/event-stream`). A human gets `hello`, `running`, `seen` and `bye`, with the \
              requests of their projects.",
@@ -152,8 +152,6 @@ impl Listener {
     }
 }
 
-/// The path of the stream below the admin API.
-pub(super) const PATH: &str = "live";
 const EVENT_STREAM: &str = "text/event-stream";
 /// A client that takes nothing for this time is disconnected.
 const STALL_MAX: Duration = Duration::from_secs(60);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::cache::CatalogEntry;
+use super::entry::CatalogEntry;
 use crate::common::{private_file, regular_file};
 
 /// The content of the file.

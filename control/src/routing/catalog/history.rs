@@ -2,36 +2,11 @@
 //! prices that apply without overrides. Only the current price list is known; it applies to all of that time.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use shared::prices::Prices;
 
-use super::merge::{KnownModel, label_of_override};
-use super::prices::PeakHours;
+use super::facts::{KnownModel, Priced, StandingPrices, label_of_override};
 use crate::db::overrides::Override;
-
-/// Prices and their label.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Priced {
-    pub(crate) prices: Prices,
-    pub(crate) label: Arc<str>,
-}
-
-/// Prices without overrides.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct StandingPrices {
-    /// The prices of peak hours, or of all hours if there are no off-peak prices.
-    pub(crate) priced: Priced,
-    /// The prices of all other hours.
-    pub(crate) off_peak: Option<(PeakHours, Priced)>,
-}
-
-impl StandingPrices {
-    fn at(&self, at_ms: u64) -> &Priced {
-        let off_peak = self.off_peak.as_ref().filter(|(hours, _)| !hours.contains(at_ms));
-        off_peak.map_or(&self.priced, |(_, priced)| priced)
-    }
-}
 
 /// The prices of all models over time, by provider and model.
 #[derive(Clone, Debug, Default)]

@@ -3,7 +3,9 @@
 
 mod built_in;
 pub(crate) mod cache;
+pub(crate) mod entry;
 pub(crate) mod evidence;
+pub(crate) mod facts;
 pub(crate) mod file;
 pub(crate) mod history;
 pub(crate) mod listing;

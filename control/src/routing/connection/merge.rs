@@ -11,7 +11,7 @@ use super::{
     SignIns,
 };
 use crate::db::endpoints::EndpointRow;
-use crate::routing::catalog::merge::KnownModel;
+use crate::routing::catalog::facts::KnownModel;
 use crate::routing::config::{self, Provider, Routing};
 
 /// All provider instances and endpoints as the API shows them, in list order.

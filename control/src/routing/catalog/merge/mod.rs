@@ -4,57 +4,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde::Serialize;
 use shared::answer_head::AnswerHead;
 use shared::id::{ModelId, ProviderId};
 use shared::prices::Prices;
 use shared::routing::Model;
 
 use super::built_in;
-use super::cache::{CatalogCache, CatalogEntry};
-use super::history::{Priced, StandingPrices};
+use super::cache::CatalogCache;
+use super::entry::CatalogEntry;
+use super::facts::{FactSource, KnownModel, Priced, PricesFrom, StandingPrices, day, label};
 use super::listing::ListedModel;
 use super::prices::{ListedFacts, PriceList};
 use crate::common::model_facts::Facts;
 use crate::db::engine::{Db, DbResult};
 use crate::db::overrides::{self, Override};
 use crate::routing::config::{Endpoint, Provider};
-
-/// A model of an instance, with the sources of its facts.
-#[derive(Clone, Debug)]
-pub(crate) struct KnownModel {
-    pub(crate) provider: ProviderId,
-    pub(crate) model: Arc<Model>,
-    pub(crate) audio: Option<bool>,
-    pub(crate) created: Option<u64>,
-    pub(crate) owned_by: Option<String>,
-    pub(crate) prices_from: Option<PricesFrom>,
-    /// The prices that apply while no override sets any.
-    pub(crate) without_override: Option<StandingPrices>,
-    /// Every source with facts about the model.
-    pub(crate) sources: Vec<FactSource>,
-}
-
-/// A source of facts about models, in order of precedence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum FactSource {
-    Override,
-    Config,
-    Upstream,
-    List,
-    BuiltIn,
-}
-
-/// The source of prices, and the date since which or on which they are valid.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct PricesFrom {
-    pub(crate) source: FactSource,
-    /// The date; null if it is unknown.
-    pub(crate) as_of: Option<String>,
-}
 
 /// Builds the models of one snapshot.
 #[derive(Debug)]
@@ -224,32 +188,6 @@ fn model(provider: &ProviderId, id: &str, facts: Facts, prices_from: Option<&Pri
     }
 }
 
-fn label(prices: &Prices, from: &PricesFrom) -> Arc<str> {
-    let name = from.source.name();
-    match &from.as_of {
-        Some(day) => prices.label(&format!("{name} {day}")),
-        None => prices.label(name),
-    }
-}
-
-/// Returns the label of an override's prices that apply from `effective_from_ms` on.
-pub(crate) fn label_of_override(prices: &Prices, effective_from_ms: u64) -> Arc<str> {
-    label(prices, &PricesFrom { source: FactSource::Override, as_of: day(effective_from_ms) })
-}
-
-impl FactSource {
-    /// Returns the name in price labels.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Override => "override",
-            Self::Config => "config",
-            Self::Upstream => "upstream",
-            Self::List => "list",
-            Self::BuiltIn => "built_in",
-        }
-    }
-}
-
 impl Overrides {
     /// Merges those of `rows` that are in force at `now_ms`. Rows are in order of their effective dates; if two set the
     /// same fact, the later one takes precedence.
@@ -269,12 +207,6 @@ impl Overrides {
         }
         overrides
     }
-}
-
-/// Returns the UTC date of a time, as `2026-11-04`.
-fn day(ms: u64) -> Option<String> {
-    let at = jiff::Timestamp::from_millisecond(i64::try_from(ms).ok()?).ok()?;
-    Some(at.to_zoned(jiff::tz::TimeZone::UTC).date().to_string())
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 mod edit;
 mod issue;
+mod issued;
 mod lifecycle;
 mod replay;
 mod reveal;
@@ -13,7 +14,8 @@ mod shown;
 mod tests;
 
 pub(crate) use edit::{DeleteKey, EditKey};
-pub(crate) use issue::{IssueKey, Issued};
+pub(crate) use issue::IssueKey;
+pub(crate) use issued::Issued;
 pub(crate) use lifecycle::KeyOperation;
 pub(crate) use reveal::{Reveal, Revealed};
 pub(crate) use rotate::Rotate;

@@ -5,7 +5,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::issue::Issued;
+use super::issued::Issued;
 use super::reveal::open;
 use super::shown::ShownKey;
 use crate::db::audit::AuditEntry;

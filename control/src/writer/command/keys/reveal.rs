@@ -5,7 +5,7 @@ use shared::error_kind::ErrorKind;
 use shared::secret::Secret;
 
 use super::expect;
-use super::issue::PlainKey;
+use super::issued::PlainKey;
 use super::lifecycle::{KeyOperation, follow};
 use crate::common::actor::Who;
 use crate::common::vault::SealError;
