@@ -8,6 +8,9 @@ const { chromium } = require("playwright-core");
 const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 
+/** The roles of controls, whose names are what a screen reader says. */
+const NAMED = new Set(["button", "checkbox", "combobox", "link", "menuitem", "option", "radio", "searchbox", "slider", "switch", "tab", "textbox"]);
+
 export class Browser {
   /** What went wrong on any page. */
   faults = [];
@@ -129,7 +132,7 @@ export async function settled(page) {
   }
 }
 
-/** The violations of axe-core's rules, as lines. */
+/** The violations of axe-core's rules, and controls without a name in Chromium's accessibility tree, as lines. */
 export async function axe(page) {
   const found = await violations(page);
   if (found.length === 0) return found;
@@ -142,10 +145,20 @@ export async function axe(page) {
 async function violations(page) {
   await page.evaluate(() => Promise.allSettled(document.getAnimations().map((animation) => animation.finished)));
   if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(AXE);
-  return page.evaluate(async (tags) => {
+  const broken = await page.evaluate(async (tags) => {
     const { violations } = await globalThis.axe.run(document, { runOnly: tags, resultTypes: ["violations"] });
     return violations.flatMap(({ id, nodes }) => nodes.map(({ target, failureSummary }) => `${id} at ${target.join(" ")}: ${failureSummary}`));
   }, TAGS);
+  return [...broken, ...(await nameless(page))];
+}
+
+/** Controls that a screen reader would announce without a name: axe-core takes names that Chromium does not. */
+async function nameless(page) {
+  const session = await page.context().newCDPSession(page);
+  const { nodes } = await session.send("Accessibility.getFullAXTree");
+  await session.detach();
+  const controls = nodes.filter(({ ignored, role, name }) => !ignored && NAMED.has(role?.value) && !name?.value);
+  return controls.map(({ role, properties }) => `a ${role.value} without a name in the accessibility tree: ${JSON.stringify(properties)}`);
 }
 
 /** How far the page scrolls sideways, in pixels. */

@@ -80,6 +80,7 @@ export const proofChecks = {
     await button(page, "Reveal").click();
     assert.equal(await page.locator("[data-secret]").innerText(), made.key);
     await button(page, "Copy").waitFor();
+    assert.deepEqual(await axe(page), []);
     await button(page, "I have copied it").click();
     await page.goto(`${browser.origin}/console/`);
     await settled(page);
