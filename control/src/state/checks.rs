@@ -14,15 +14,15 @@ pub fn verify_audit(
     dir: &Path,
     encryption_key: &Secret<[u8; 32]>,
 ) -> Result<Result<ChainHolds, ChainBroken>, OpenError> {
-    let (mut db, keys) = open_to_read(dir, encryption_key)?;
+    let (db, keys) = open_to_read(dir, encryption_key)?;
     // A single transaction, so that concurrent writes are not visible to the check.
-    let verified = db.transaction().and_then(|tx| chain::verify(&tx, &keys));
+    let verified = db.read_transaction().and_then(|tx| chain::verify(&tx, &keys));
     verified.map_err(|source| sql_error(&dir.join(DATABASE), source))
 }
 
 /// Tries to open every sealed value of the state in `dir`.
 pub fn verify_credentials(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Survey, OpenError> {
-    let (mut db, keys) = open_to_read(dir, encryption_key)?;
-    let surveyed = db.transaction().and_then(|tx| survey(&tx, &keys));
+    let (db, keys) = open_to_read(dir, encryption_key)?;
+    let surveyed = db.read_transaction().and_then(|tx| survey(&tx, &keys));
     surveyed.map_err(|source| sql_error(&dir.join(DATABASE), source))
 }

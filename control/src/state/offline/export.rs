@@ -31,9 +31,9 @@ struct Export {
 
 /// Returns the configuration file for the state in `dir`. A gateway may run on it.
 pub fn export(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<String, ExportError> {
-    let (mut db, _) = open_to_read(dir, encryption_key).map_err(ExportError::Open)?;
+    let (db, _) = open_to_read(dir, encryption_key).map_err(ExportError::Open)?;
     // A single transaction, so that all objects are of one moment.
-    let read = db.transaction().and_then(|tx| Export::read(&tx));
+    let read = db.read_transaction().and_then(|tx| Export::read(&tx));
     read.map_err(|source| ExportError::Open(sql_error(&dir.join(DATABASE), source)))?.text()
 }
 
