@@ -151,6 +151,10 @@ export const routeChecks = {
     await gateway.api("POST", "providers", { id: "chat-alone", type: "compatible", base_url: "http://127.0.0.1:9/v1", models: ["m"] });
     await gateway.api("POST", "endpoints", { name: "adapted", failover: [{ provider: "chat-alone", model: "m" }] });
     const page = await browser.signedIn(gateway.key, "/routes/adapted");
+    // The catalog knows nothing of the model, and an adaptation to Chat carries files only to providers that read them.
+    const matrix = page.getByRole("region", { name: "Who would serve what" });
+    await matrix.getByRole("row", { name: /^PDF through Messages .*no PDF/ }).waitFor();
+    await matrix.getByRole("row", { name: /^Long input, 100 k tokens \? not known/ }).waitFor();
     await page.getByRole("button", { name: "Serves as chat: what changes" }).first().click();
     const dialog = page.getByRole("dialog", { name: "Messages sent as chat" });
     const rows = () => dialog.locator("tbody tr").allInnerTexts();

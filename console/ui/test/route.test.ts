@@ -3,7 +3,7 @@ import type { ExplainedCase } from "../api/explain";
 import { phraseOf } from "../api/phrase";
 import type { Circuit, Model } from "../api/types";
 import { abilitiesOf } from "../page/models";
-import { rowsOf } from "../page/route/cases";
+import { casesFor, rowsOf } from "../page/route/cases";
 import { yamlOf } from "../page/route/draft";
 import { assumed, faultsOf, faultsText, wordsOf } from "../page/route/rehearse";
 import { standingOf } from "../page/routes";
@@ -48,13 +48,14 @@ test("protocols that fare alike share a row of the matrix", () => {
   const rows = rowsOf([...alike, images], [a, b]);
   expect(rows.map(({ name, cells }) => [name, ...cells.map(({ short }) => short)])).toEqual([
     ["Text, any protocol", null, null],
+    ["Long input, 100 k tokens", null, null],
     ["Images", null, "no images"],
   ]);
   const unlike = [
     ...alike.slice(0, 2),
     case_("Text through Responses", { candidates: [a], passed_over: [{ ...b, reason: "unsupported" }] }),
   ];
-  expect(rowsOf(unlike, [a, b])).toHaveLength(3);
+  expect(rowsOf(unlike, [a, b])).toHaveLength(4);
   const refused = case_("Images", { candidates: [], refusal: { status: 400, code: "x", message: "No target takes images.", param: null } });
   expect(rowsOf([refused], [a])[0]).toMatchObject({ refusal: "No target takes images.", cells: [{ short: "refused" }] });
   expect(rowsOf([case_("Embeddings", { candidates: [a] })], [a, b])[0]?.cells[1]?.short).toBe("never used");
@@ -100,6 +101,42 @@ test("a target whose model is not known to take images is tried, and marked as u
   const model = (vision: boolean | null) => new Map([["p/m", { vision } as Model]]);
   expect(rowsOf([images], [target], model(null))[0]?.cells).toEqual([{ short: null, words: "serves", isUnknown: true }]);
   expect(rowsOf([images], [target], model(true))[0]?.cells).toEqual([{ short: null, words: "serves" }]);
+});
+
+test("a long input fits by the catalog's context window, and a target with too small a one is still tried", () => {
+  const targets = ["small", "exact", "large", "unknown", "absent", "open"].map((provider) => ({ provider, model: "m" }));
+  const windows: [string, number | null][] = [
+    ["small/m", 32_000],
+    ["exact/m", 100_000],
+    ["large/m", 128_000],
+    ["unknown/m", null],
+    ["open/m", 1_000_000],
+  ];
+  const models = new Map(windows.map(([id, context_window]) => [id, { context_window } as Model]));
+  const passed_over = [{ provider: "open", model: "m", reason: "circuit_open" as const }];
+  const chat = case_("Text through Chat", { candidates: targets.slice(0, 5), passed_over });
+  const row = rowsOf([chat], targets, models).find(({ name }) => name === "Long input, 100 k tokens");
+  expect(row?.cells.map((cell) => cell.short ?? (cell.isUnknown ? "?" : "yes"))).toEqual([
+    "only 32 k, still tried",
+    "only 100 k, still tried",
+    "yes",
+    "?",
+    "?",
+    "circuit open",
+  ]);
+  expect(row?.cells[0]?.words).toContain("still tried");
+});
+
+test("a PDF is refused by an adaptation without files, and is otherwise unknown", () => {
+  const pdf = casesFor("m", [], []).find(({ name }) => name === "PDF through Messages");
+  expect(pdf?.path).toBe("/v1/messages");
+  const body = pdf?.body as { messages: [{ content: [{ source: { data: string } }] }] };
+  expect(atob(body.messages[0].content[0].source.data)).toMatch(/^%PDF-.*\n%%EOF$/s);
+  const passed_over = [{ ...b, reason: "unsupported" as const, param: "messages.0.content.0.source" }];
+  const adapted = { provider: "c", model: "m", adapted: "chat" as const };
+  const explained = case_("PDF through Messages", { needs: ["messages"], candidates: [a, adapted], passed_over });
+  const [row] = rowsOf([explained], [a, b, adapted]);
+  expect(row?.cells).toMatchObject([{ short: null, isUnknown: true }, { short: "no PDF" }, { short: null, isUnknown: true }]);
 });
 
 test("a model without conversations is described by its operations", () => {
