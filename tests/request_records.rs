@@ -112,6 +112,7 @@ async fn the_length_of_an_error_is_recorded() {
         assert!(answer.status >= 400, "{path} {status}: {answer:?}");
         let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
         assert_eq!(us(&record, "bytes_out"), answer.body.len() as u64, "{path} {status}: {record}");
+        assert_eq!(record["message"], answer.json()["error"]["message"], "{path} {status}");
     }
 }
 
@@ -174,6 +175,7 @@ async fn a_refused_request_names_the_quota_and_a_cancelled_one_the_client() {
     let id = refused.headers.get("x-request-id").unwrap().to_str().unwrap().to_owned();
     let record = gateway.record_of(&id).await;
     assert_eq!((&record["refused_by"], &record["attempts"]), (&json!(quota), &json!(0)), "{record}");
+    assert!(record["message"].as_str().unwrap().contains("quota"), "{record}");
     assert_eq!(record.get("cancelled_by"), None);
     let flow = gateway.client().with("content-type", "application/json").with("x-request-id", "left");
     let before = upstream.requests().len();
@@ -184,7 +186,7 @@ async fn a_refused_request_names_the_quota_and_a_cancelled_one_the_client() {
     running.abort();
     let record = gateway.record_of("left").await;
     assert_eq!((&record["outcome"], &record["cancelled_by"]), (&json!("cancelled"), &json!("client")));
-    assert_eq!(record["finish"], Value::Null);
+    assert_eq!((&record["finish"], &record["message"]), (&Value::Null, &Value::Null));
     assert_eq!((&record["bytes_out"], &record["results"]), (&Value::Null, &json!(["cancelled"])), "{record}");
     assert!(us(&record, "gateway_us") < us(&record, "duration_us"), "{record}");
 }
@@ -299,7 +301,8 @@ async fn an_error_that_quotes_a_prompt_is_stored_without_it() {
         "the client reads it"
     );
     let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
-    assert_eq!(record["trace"][0]["message"], "your message '…' was flagged for `chat/model-1`");
+    let stored = "your message '…' was flagged for `chat/model-1`";
+    assert_eq!((&record["message"], &record["trace"][0]["message"]), (&json!(stored), &json!(stored)));
     let backup = gateway.setup().output_of(&["backup", "create"], 0).await;
     assert!(backup.contains("gateway.db"), "{backup}");
     let mut folders = vec![gateway.state()];

@@ -67,6 +67,8 @@ async fn recorded(gateway: &Gateway, request_id: &str) -> Value {
         "{record}"
     );
     assert_eq!(record["cancelled_by"], "administrator");
+    let message = record["message"].as_str().unwrap();
+    assert!(message.starts_with("An administrator cancelled this request."), "{record}");
     record
 }
 

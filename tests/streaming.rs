@@ -258,8 +258,10 @@ async fn a_cut_after_content_ends_with_an_error_event() {
         let (text, gateway, _upstream) = broken_stream(answer, "").await;
         assert!(text.contains("some"), "what had come is passed on: {text}");
         assert!(!text.contains("[DONE]"), "{text}");
-        assert_eq!(last_event(&text)["error"]["code"], "upstream_stream_broken", "{text}");
-        assert_eq!(gateway.records(1).await[0]["outcome"], "cut");
+        let error = &last_event(&text)["error"];
+        assert_eq!(error["code"], "upstream_stream_broken", "{text}");
+        let record = &gateway.records(1).await[0];
+        assert_eq!((&record["outcome"], &record["message"]), (&"cut".into(), &error["message"]));
     }
 }
 
@@ -267,9 +269,10 @@ async fn a_cut_after_content_ends_with_an_error_event() {
 async fn an_error_event_after_content_ends_the_stream() {
     let error = chat::event(&chat::error("the model fell over", "overloaded"));
     let answer = Answer::stream().chunk(chat::role()).chunk(chat::content("some")).chunk(error).hang();
-    let (text, _gateway, upstream) = broken_stream(answer, "").await;
+    let (text, gateway, upstream) = broken_stream(answer, "").await;
     assert!(!text.contains("[DONE]"), "{text}");
     assert_eq!(last_event(&text)["error"]["message"], "the model fell over", "{text}");
+    assert_eq!(gateway.records(1).await[0]["message"], "the model fell over");
     upstream.closed(0).await;
 }
 

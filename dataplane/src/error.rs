@@ -72,6 +72,11 @@ impl Fault {
         }
     }
 
+    /// Returns the text of the error that the client reads.
+    pub(crate) fn text(&self) -> &str {
+        self.error.as_ref().map_or(&self.message, |error| &error.message)
+    }
+
     /// Returns the event sent to a client of `dialect` whose stream has no content yet.
     pub(crate) fn event(&self, dialect: Dialect, request_id: &str) -> Bytes {
         if let Some(error) = &self.error {

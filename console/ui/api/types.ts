@@ -2696,6 +2696,8 @@ export type RequestRecord = {
   key_name: string | null;
   /** The sum of the known costs of failed attempts. */
   lost_micro_usd: MicroUsd;
+  /** The text of the error that the client got, sanitized and without what it quotes of the request, at most 512 bytes; null if the client got no error, and in records of earlier releases. */
+  message?: string | null;
   /** The model of that provider; null if none was tried. */
   model: string | null;
   operation: string;

@@ -18,7 +18,7 @@ import { Card, Facts, Page } from "../part/page";
 import { Waterfall } from "../part/waterfall";
 import { ExplainAgain } from "./explain_again";
 import { ContentCard } from "./request/content";
-import { headlineOf, sentenceOf, speedOf } from "./request/headline";
+import { gotWords, headlineOf, sentenceOf, speedOf } from "./request/headline";
 import { SessionCard, sessionWords, useSession } from "./request/session";
 import { TokensCard } from "./request/tokens";
 import { ALL_TIME, inputOf, outputOf } from "./requests";
@@ -59,7 +59,16 @@ function One({ of }: { of: FullRecord }) {
   return (
     <Page
       title={headlineOf(of, quota)}
-      lead={<span class="wrap">{sentenceOf(of)}</span>}
+      lead={
+        <>
+          <span class="wrap">{sentenceOf(of)}</span>
+          {of.message && (
+            <span class="got wrap">
+              {gotWords(of)}: <q>{of.message}</q>
+            </span>
+          )}
+        </>
+      }
       actions={
         <>
           <Neighbours of={of} />

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { FullRecord, Points } from "../api/shapes";
 import type { Quota } from "../api/types";
-import { headlineOf, sentenceOf, speedOf } from "../page/request/headline";
+import { gotWords, headlineOf, sentenceOf, speedOf } from "../page/request/headline";
 import { sessionWords } from "../page/request/session";
 import { classesOf } from "../page/request/tokens";
 import { asMet, markOf } from "../part/outcome";
@@ -83,6 +83,11 @@ test("equal failures are listed once, with the status that the client got", () =
   expect(sentenceOf(record({ ...failed, trace: [step, step] }))).toBe(
     "Asked for coding. anthropic-prod answered 529, 2 times. The client got 503 upstream_error.",
   );
+  // The page shows the text of the error after the status, so the sentence leaves both out.
+  const told = record({ ...failed, message: "Overloaded", trace: [step] });
+  expect(sentenceOf(told)).toBe("Asked for coding. anthropic-prod answered 529.");
+  expect(gotWords(told)).toBe("The client got 503 upstream_error");
+  expect(gotWords(record({ ...failed, outcome: "cut", status: 200 }))).toBe("The client got upstream_error");
 });
 
 test("an answer that came at once has no speed", () => {

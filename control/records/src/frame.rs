@@ -223,6 +223,7 @@ fn record(event: &UsageEvent) -> Record<'_> {
         gateway_us: details.gateway_us.map(bounded),
         silence_us_max: details.silence_us_max.map(bounded),
         gaps: Gaps { sum_us: bounded(details.gaps.sum_us), ..details.gaps },
+        message: details.message.as_deref().unwrap_or(""),
     }
 }
 

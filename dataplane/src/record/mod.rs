@@ -278,6 +278,7 @@ impl Record {
         self.note(|event| {
             event.error = Some(fault.kind);
             event.status = fault.status();
+            event.details.set_message(fault.text());
             event.details.bytes_out = Some(fault.answer_body(family, &event.request_id).len() as u64);
         });
         self.close(Outcome::Failed);
@@ -292,6 +293,9 @@ impl Record {
         self.running.end();
         if outcome == Outcome::Cancelled && self.running.is_cancelled() {
             event.error = Some(ErrorKind::Cancelled);
+            if event.first_content_us.is_none() {
+                event.details.set_message(Fault::cancelled().text());
+            }
         }
         if self.free {
             event.cost_nano_usd = Some(0);

@@ -215,8 +215,11 @@ impl Relay {
         let Scan::Stream(stream) = &self.scan else { return };
         let state = stream.state();
         self.running.note_output(state.output_bytes);
-        if state.error.is_some() {
-            self.record.note(|event| event.error = Some(ErrorKind::UpstreamStatus));
+        if let Some(error) = &state.error {
+            self.record.note(|event| {
+                event.error = Some(ErrorKind::UpstreamStatus);
+                event.details.set_message(&error.message);
+            });
             self.settle(Outcome::Cut);
             self.body.close();
             self.phase = RelayPhase::End;
@@ -257,7 +260,13 @@ impl Relay {
     /// do; otherwise by aborting the body, so that no client considers it complete.
     fn break_off(&mut self, outcome: Outcome, kind: ErrorKind, message: &str) {
         self.body.close();
-        self.record.note(|event| event.error = Some(kind));
+        let is_told = matches!(&self.scan, Scan::Stream(stream) if stream.has_events());
+        self.record.note(|event| {
+            event.error = Some(kind);
+            if is_told {
+                event.details.set_message(message);
+            }
+        });
         self.settle(outcome);
         self.phase = RelayPhase::Flush { polls: 0 };
         if let Scan::Stream(stream) = &mut self.scan

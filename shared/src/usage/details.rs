@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::finish::Finish;
 use super::gaps::Gaps;
 use crate::operation::Dialect;
+use crate::sanitize::without_quoted_text;
 
 /// Facts about an exchange on which neither its cost nor quotas depend.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -26,6 +27,9 @@ pub struct Details {
     pub finish: Option<Finish>,
     /// The ID of the quota that refused the exchange; of several that refused targets, the last.
     pub refused_by: Option<Box<str>>,
+    /// The text of the error that the client got, without credentials and quotations; at most
+    /// [`MESSAGE_BYTES_MAX`](Self::MESSAGE_BYTES_MAX) bytes.
+    pub message: Option<Box<str>>,
     /// The length of the request body in bytes, decompressed.
     pub bytes_in: Option<u64>,
     /// The number of bytes of the answer's body that went to the client, an error of the gateway included; absent if the
@@ -45,4 +49,45 @@ pub struct Details {
 impl Details {
     /// The limit on the bytes of [`dropped`](Self::dropped).
     pub const DROPPED_BYTES_MAX: usize = 256;
+    /// The limit on the bytes of [`message`](Self::message).
+    pub const MESSAGE_BYTES_MAX: usize = 512;
+
+    /// Sets [`message`](Self::message) to a sanitized text, without what it quotes of a prompt.
+    pub fn set_message(&mut self, text: &str) {
+        // Cut after the quotations are removed: a cut one would have no end.
+        let text = without_quoted_text(text);
+        let message = if text.len() <= Self::MESSAGE_BYTES_MAX {
+            text.into()
+        } else {
+            let end = text.floor_char_boundary(Self::MESSAGE_BYTES_MAX - CUT.len());
+            [text.split_at(end).0, CUT].concat().into()
+        };
+        self.message = Some(message);
+    }
+}
+
+/// Marks the end of a text that was cut.
+const CUT: &str = "…";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_cut_at_a_character_and_after_its_quotations_are_removed() {
+        let long = "é".repeat(300);
+        for (text, want) in [
+            ("No target could be tried.", "No target could be tried.".to_owned()),
+            (&"x".repeat(512), "x".repeat(512)),
+            (&"x".repeat(513), format!("{}…", "x".repeat(509))),
+            // 509 bytes end within a character.
+            (&long, format!("{}…", "é".repeat(254))),
+            (&format!("flagged: '{} words'.", "secret ".repeat(90)), "flagged: '…'.".to_owned()),
+        ] {
+            let mut details = Details::default();
+            details.set_message(text);
+            assert_eq!(details.message.as_deref(), Some(&*want));
+            assert!(want.len() <= Details::MESSAGE_BYTES_MAX, "{}", want.len());
+        }
+    }
 }

@@ -80,11 +80,18 @@ export function sentenceOf(record: RequestRecord): string {
   for (const [words, count] of [...failed].slice(0, FAILURES_MAX)) parts.push(count > 1 ? `${words}, ${count} times.` : `${words}.`);
   if (failed.size > FAILURES_MAX) parts.push(`${failed.size - FAILURES_MAX} more targets failed.`);
   if (passed) parts.push(`${passed} ${passed === 1 ? "target was" : "targets were"} skipped.`);
-  if (record.outcome === "failed") parts.push(`The client got ${record.status}${record.error ? ` ${record.error}` : ""}.`);
+  if (record.outcome === "failed" && !record.message) parts.push(`${gotWords(record)}.`);
   return parts.join(" ");
 }
 
 const FAILURES_MAX = 3;
+
+/** `The client got 503 upstream_error`. The text of the error follows it where the record has one. */
+export function gotWords({ outcome, status, error }: RequestRecord): string {
+  // A stream that was cut has sent its status long before.
+  const number = outcome === "cut" ? "" : ` ${status}`;
+  return `The client got${number}${error ? ` ${error}` : ""}`;
+}
 
 /** Output tokens a second after the first token; null where the time is too short to measure one. */
 export function speedOf(record: RequestRecord, output: number): number | null {

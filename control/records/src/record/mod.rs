@@ -56,6 +56,8 @@ pub struct Record<'a> {
     pub silence_us_max: Option<u64>,
     /// The gaps between the pieces of a stream. Empty also for records of earlier releases.
     pub gaps: Gaps,
+    /// The text of the error that the client got, or empty. Empty also for records of earlier releases.
+    pub message: &'a str,
 }
 
 /// A text that many exchanges have in common.
@@ -382,6 +384,7 @@ mod tests {
         gateway_us: None,
         silence_us_max: None,
         gaps: Gaps { counts: [0; Gaps::BUCKETS], sum_us: 0 },
+        message: "",
     };
     const STEP: RecordStep<'_> = RecordStep {
         provider: "p",
@@ -423,7 +426,7 @@ mod tests {
         assert_eq!((record.name(RecordName::Tags), record.upstream_id), ("a=b", "u"));
         assert_eq!(record.names[RecordName::Client as usize..], [""; 6]);
         assert_eq!([record.bytes_in, record.bytes_out, record.gateway_us, record.silence_us_max], [None; 4]);
-        assert!(record.gaps.is_empty());
+        assert!(record.gaps.is_empty() && record.message.is_empty());
         let step = RecordStep { provider: "p", model: "m", ..RecordStep::default() };
         let (head_us, spent_us) = (Some(3), Some(4));
         let failed = RecordStep { result: "status", status: Some(502), head_us, spent_us, ..step };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  which, [counts,] [tier,] [picture,] [tags,] [end user,] [client,] [session,] [finish,] [adapted,] [dropped,] [refused by,]
-//!         [upstream id,] [vendor's cost,] [bytes in,] [bytes out,] [gateway,] [silence,] [unpriced,] [lost,] [gaps]
+//!         [upstream id,] [vendor's cost,] [bytes in,] [bytes out,] [gateway,] [silence,] [unpriced,] [lost,] [gaps,] [message]
 //!  counts   classes as bits, then the count of each
 //!  lost     length, then for each: place of the step, bits, the count of each class, cost,
 //!           [tier,] [picture,] [vendor's cost,] [amount for quotas]
@@ -50,6 +50,10 @@ pub(super) fn put(
     if which & GAPS != 0 {
         put_gaps(out, &record.gaps);
     }
+    if which & MESSAGE != 0 {
+        // Not one of the names, which a block lists once: messages differ by amounts and request IDs.
+        varint::put_text(out, record.message);
+    }
 }
 
 /// Reads into `record` what [`put`] appended. Returns `None` for malformed bytes.
@@ -85,6 +89,9 @@ pub(super) fn take<'a>(record: &mut Record<'a>, bytes: &mut &'a [u8], texts: Tex
     }
     if which & GAPS != 0 {
         record.gaps = take_gaps(bytes)?;
+    }
+    if which & MESSAGE != 0 {
+        record.message = varint::take_text(bytes)?;
     }
     Some(())
 }
@@ -191,6 +198,7 @@ pub(super) fn which(record: &Record<'_>) -> u64 {
         | flag(record.vendor_cost_nano_usd.is_some(), VENDOR_COST)
         | flag(!record.lost.is_empty(), LOST)
         | flag(!record.gaps.is_empty(), GAPS)
+        | flag(!record.message.is_empty(), MESSAGE)
 }
 
 /// True for the classes whose counts are in the fixed part of every record.
@@ -237,6 +245,7 @@ const GATEWAY: u64 = 1 << 11;
 const SILENCE: u64 = 1 << 14;
 const GAPS: u64 = 1 << 18;
 const UNPRICED: u64 = 1 << 19;
+const MESSAGE: u64 = 1 << 20;
 /// The texts. The lower bits are those of fields that are frequent, so that `which` stays short.
 const TEXTS: [(u64, RecordName); 10] = [
     (1 << 1, RecordName::Tier),
@@ -320,6 +329,7 @@ mod tests {
             gateway_us: Some(1),
             silence_us_max: Some(1 << 30),
             gaps,
+            message: "The upstream closed the stream, é.",
             ..Record::default()
         };
         let bare = Record { names: ["o"; RecordName::COUNT], ..Record::default() };
@@ -333,6 +343,7 @@ mod tests {
             Record { gateway_us: Some(1 << 20), ..Record::default() },
             Record { silence_us_max: Some(3), ..Record::default() },
             Record { gaps, ..Record::default() },
+            Record { message: "no", ..Record::default() },
             Record::default(),
         ];
         let step = RecordStep { provider: "p", model: "m", result: "served", ..RecordStep::default() };
@@ -343,8 +354,8 @@ mod tests {
             let (back, trace) = read(&bytes).unwrap();
             assert_eq!((back.tokens, back.units, back.names), (record.tokens, record.units, record.names));
             assert_eq!(
-                (back.vendor_cost_nano_usd, back.upstream_id),
-                (record.vendor_cost_nano_usd, record.upstream_id)
+                (back.vendor_cost_nano_usd, back.upstream_id, back.message),
+                (record.vendor_cost_nano_usd, record.upstream_id, record.message)
             );
             assert_eq!(numbers(&back), numbers(&record));
             assert_eq!((back.lost, back.gaps, trace.count()), (record.lost, record.gaps, 1));
@@ -405,7 +416,8 @@ mod tests {
 
     #[test]
     fn cut_bytes_are_refused() {
-        let record = Record { units: Units::of_list([9; 6]), upstream_id: "abc", ..Record::default() };
+        let record =
+            Record { units: Units::of_list([9; 6]), upstream_id: "abc", message: "def", ..Record::default() };
         let mut bytes = Vec::new();
         record.put(&mut bytes, text);
         for cut in 0..bytes.len() {

@@ -131,6 +131,7 @@ fn details_are_shown_and_a_record_of_an_earlier_release_lacks_them() {
         bytes_out: None,
         gateway_us: Some(62),
         silence_us_max: Some(7_500_000),
+        message: Some("over capacity, all of it".into()),
         ..Details::default()
     };
     let skipped = TraceStep {
@@ -161,6 +162,7 @@ fn details_are_shown_and_a_record_of_an_earlier_release_lacks_them() {
         ("bytes_out", Value::Null),
         ("gateway_us", json!(62)),
         ("silence_us_max", json!(7_500_000)),
+        ("message", json!("over capacity, all of it")),
         ("results", json!(["circuit_open", "status"])),
     ] {
         assert_eq!(shown.get(member), Some(&want), "{member} in {shown}");
@@ -171,7 +173,8 @@ fn details_are_shown_and_a_record_of_an_earlier_release_lacks_them() {
     assert_eq!(shown["trace"], json!([rested, step]));
     let earlier = gateway.get("/admin/api/requests/req-2");
     assert_eq!((&earlier["cancelled_by"], &earlier["attempts"]), (&json!("client"), &json!(0)));
-    let lacking = ["client", "session", "adapted", "dropped", "bytes_in", "gateway_us", "refused_by"];
+    let lacking =
+        ["client", "session", "adapted", "dropped", "bytes_in", "gateway_us", "refused_by", "message"];
     lacking.iter().for_each(|member| assert_eq!(earlier.get(member), None, "{member}"));
     assert_eq!(gateway.get("/admin/api/requests/req-4")["cancelled_by"], "administrator");
     let interrupted = gateway.get("/admin/api/requests/req-3");

@@ -95,6 +95,8 @@ fn details(out: &mut Vec<u8>, record: &Record<'_>, trace: Trace<'_>) {
     out.push(b',');
     let unpriced = Unpriced::of_bits(record.unpriced).members(record.name_if_any(RecordName::Tier));
     text(out, &unpriced.join(", "));
+    out.push(b',');
+    text(out, record.message);
 }
 
 fn value(out: &mut Vec<u8>, value: Option<impl Display>) {
@@ -131,7 +133,7 @@ const COLUMNS: &str = "request_id,started_at,started_at_ms,duration_us,operation
      cache_write_1h_tokens,audio_input_tokens,audio_output_tokens,image_input_tokens,image_output_tokens,characters,\
      audio_ms,video_ms,images,searches,tool_calls,tier,picture,tags,end_user,lost_micro_usd,vendor_cost_micro_usd,\
      upstream_id,protocol,attempts,passed_over,failed_over,client,session,adapted,dropped,refused_by,finish,cancelled_by,\
-     bytes_in,bytes_out,gateway_us,silence_us_max,unpriced";
+     bytes_in,bytes_out,gateway_us,silence_us_max,unpriced,message";
 
 const CHARGED: &str = ",amount,currency";
 

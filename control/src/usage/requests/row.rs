@@ -123,6 +123,9 @@ struct RequestDetails {
     finish: Option<String>,
     /// The ID of the quota that refused the exchange.
     refused_by: Option<String>,
+    /// The text of the error that the client got, sanitized and without what it quotes of the request, at most 512 bytes;
+    /// null if the client got no error, and in records of earlier releases.
+    message: Option<String>,
 }
 
 /// A target that was considered.
@@ -304,6 +307,7 @@ impl RequestDetails {
             silence_us_max: record.silence_us_max,
             finish: text(RecordName::Finish),
             refused_by: text(RecordName::RefusedBy),
+            message: Some(record.message.to_owned()).filter(|message| !message.is_empty()),
         })
     }
 }
