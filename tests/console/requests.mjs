@@ -75,7 +75,7 @@ export const requestChecks = {
     assert.equal(await gateway.chat(made.key, "shaky/echo", "hi"), 503);
     await page.goto(`${browser.origin}/console/requests?key=${made.id}&outcome=failed`);
     await page.locator("a.row-link").first().click();
-    const got = page.locator(".page-head", { hasText: "The client got 503 upstream_status: " });
+    const got = page.locator(".page-head", { hasText: "Failed: the upstream answered with an error" }).filter({ hasText: "The client got 503: " });
     await got.getByText("The echo provider 'shaky' is configured to answer with 503.").waitFor();
     assert.equal((await got.innerText()).match(/The client got/g).length, 1, "nothing is said twice");
     assert.deepEqual(await axe(page), []);

@@ -53,6 +53,12 @@ test("a target that cannot serve the request stands after the attempts, and a cu
   expect(markOf({ result: "served" }, "completed")).toBe("ok");
 });
 
+/** The errors of requests that a record may have, as `names.rs` of the records names them. */
+const RECORDED = [
+  ...["unsupported_field", "body_too_large", "budget_exhausted", "no_eligible_target", "quota_exceeded", "rate_limited"],
+  ...["upstream_unreachable", "upstream_timeout", "upstream_invalid", "upstream_status", "upstream_cut", "cancelled", "internal"],
+];
+
 test("the headline names why a request failed, and a limit with its end", () => {
   const at = Date.UTC(2026, 10, 27, 10);
   const quota = {
@@ -72,22 +78,23 @@ test("the headline names why a request failed, and a limit with its end", () => 
   expect(headlineOf(refused, quota)).toBe("Refused: tokens a day of load-test are used up until 00:00");
   expect(headlineOf({ ...refused, started_at_ms: at - 86_400_000 }, quota)).toBe("Refused: tokens a day of load-test are used up");
   expect(headlineOf(refused)).toBe("Refused: a limit is used up");
-  const failed = { outcome: "failed", status: 503, error: "upstream_error", provider: "a", model: "m" } as const;
+  const failed = { outcome: "failed", status: 503, error: "upstream_status", provider: "a", model: "m" } as const;
   expect(headlineOf(record(failed))).toBe("Failed: the upstream answered with an error");
+  for (const error of RECORDED) expect(headlineOf(record({ ...failed, error }))).not.toBe(`Failed: ${error.replace(/_/g, " ")}`);
   expect(headlineOf(record({ outcome: "completed", provider: "a", model: "m" }))).toBe("Answered by a / m");
 });
 
 test("equal failures are listed once, with the status that the client got", () => {
   const step = { provider: "anthropic-prod", model: "m", result: "status", status: 529 };
-  const failed = { outcome: "failed", status: 503, error: "upstream_error", selector: "coding" } as const;
+  const failed = { outcome: "failed", status: 503, error: "upstream_status", selector: "coding" } as const;
   expect(sentenceOf(record({ ...failed, trace: [step, step] }))).toBe(
-    "Asked for coding. anthropic-prod answered 529, 2 times. The client got 503 upstream_error.",
+    "Asked for coding. anthropic-prod answered 529, 2 times. The client got 503.",
   );
   // The page shows the text of the error after the status, so the sentence leaves both out.
   const told = record({ ...failed, message: "Overloaded", trace: [step] });
   expect(sentenceOf(told)).toBe("Asked for coding. anthropic-prod answered 529.");
-  expect(gotWords(told)).toBe("The client got 503 upstream_error");
-  expect(gotWords(record({ ...failed, outcome: "cut", status: 200 }))).toBe("The client got upstream_error");
+  expect(gotWords(told)).toBe("The client got 503");
+  expect(gotWords(record({ ...failed, outcome: "cut", status: 200 }))).toBe("The answer ended with");
 });
 
 test("an answer that came at once has no speed", () => {

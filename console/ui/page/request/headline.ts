@@ -5,28 +5,29 @@ import { limitName } from "../../part/limits";
 import { isPassedOver, stepWords } from "../../part/outcome";
 import { windowStart } from "../quotas";
 
-/** Why a request failed, by the code of its error. */
+/** Why a request failed, by the error of its record, whose names are not those of the codes that clients get. */
 const REASONS: Record<string, string> = {
-  unsupported_parameter: "no target takes one of its fields",
+  unsupported_field: "no target takes one of its fields",
   unsupported_route: "no target serves such requests",
   invalid_request: "the request is invalid",
   not_allowed: "the key may not use the selector",
   private_provider: "the provider is private to another human",
   model_not_found: "there is no such model or endpoint",
   previous_response_not_found: "the response that it continues is not known",
-  request_too_large: "the request is too large",
+  body_too_large: "the request is too large",
   quota_exceeded: "a limit is used up",
   rate_limited: "every target limits the rate of requests",
   no_eligible_target: "no target could be tried",
-  failover_budget_exhausted: "the time for failover ran out",
+  budget_exhausted: "the time for failover ran out",
   overloaded: "the gateway was overloaded",
   draining: "the gateway was stopping",
   upstream_unreachable: "the upstream could not be reached",
   upstream_timeout: "the upstream did not answer in time",
-  upstream_invalid_response: "the upstream answered something invalid",
-  upstream_error: "the upstream answered with an error",
-  upstream_stream_broken: "the upstream broke the answer off",
-  request_cancelled: "the request was cancelled",
+  upstream_invalid: "the upstream answered something invalid",
+  upstream_status: "the upstream answered with an error",
+  upstream_cut: "the upstream broke the answer off",
+  cancelled: "the request was cancelled",
+  internal: "the gateway failed",
 };
 
 /** The name of what a limit binds, as the record knows it. */
@@ -80,18 +81,15 @@ export function sentenceOf(record: RequestRecord): string {
   for (const [words, count] of [...failed].slice(0, FAILURES_MAX)) parts.push(count > 1 ? `${words}, ${count} times.` : `${words}.`);
   if (failed.size > FAILURES_MAX) parts.push(`${failed.size - FAILURES_MAX} more targets failed.`);
   if (passed) parts.push(`${passed} ${passed === 1 ? "target was" : "targets were"} skipped.`);
-  if (record.outcome === "failed" && !record.message) parts.push(`${gotWords(record)}.`);
+  if (record.outcome === "failed" && !record.message) parts.push(`The client got ${record.status}.`);
   return parts.join(" ");
 }
 
 const FAILURES_MAX = 3;
 
-/** `The client got 503 upstream_error`. The text of the error follows it where the record has one. */
-export function gotWords({ outcome, status, error }: RequestRecord): string {
-  // A stream that was cut has sent its status long before.
-  const number = outcome === "cut" ? "" : ` ${status}`;
-  return `The client got${number}${error ? ` ${error}` : ""}`;
-}
+/** `The client got 503`, before the text of the error. A stream that was cut has sent its status long before. */
+export const gotWords = ({ outcome, status }: RequestRecord): string =>
+  outcome === "failed" ? `The client got ${status}` : "The answer ended with";
 
 /** Output tokens a second after the first token; null where the time is too short to measure one. */
 export function speedOf(record: RequestRecord, output: number): number | null {
