@@ -95,7 +95,11 @@ async fn a_test_completion_proves_inference_and_a_catalog_sync_does_not() {
     let client = gateway.client();
     upstream.then(list(&["m"]));
     post(&client, "providers/up/sync", json!({})).await;
-    let evidence = |provider: Value| provider["evidence"].clone();
+    // An answer of the last minute does not outlive a kill.
+    let evidence = |mut provider: Value| {
+        provider["evidence"]["inference"]["last_answered_at_ms"].take();
+        provider["evidence"].take()
+    };
     let before = evidence(get(&client, "providers/up").await);
     assert!(before["catalog"]["synced_at_ms"].is_u64() && before["reachable"]["at_ms"].is_u64(), "{before}");
     assert_eq!(
@@ -160,6 +164,31 @@ async fn each_model_has_its_own_evidence() {
     assert_eq!(row(&client, "up/m").await["tested"], Value::Null, "never tested");
     let gateway = gateway.restart().await;
     assert_eq!(row(&gateway.client(), "up/a").await["tested"], first["tested"], "it survives a restart");
+}
+
+#[tokio::test]
+async fn an_answer_to_a_client_is_evidence_and_outlives_a_restart() {
+    let (gateway, upstream) = with_upstream().await;
+    upstream.always(Answer::completion("hi"));
+    let began_ms = shared::clock::unix_ms();
+    assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
+    let answered = async |gateway: &Gateway| {
+        let client = gateway.client();
+        wait::eventually("the last answer", async || {
+            let provider = get(&client, "providers/up").await;
+            let model = get(&client, "catalog?provider=up&q=m").await["data"][0].clone();
+            assert_eq!((&model["proven_at_ms"], &model["id"]), (&Value::Null, &json!("up/m")));
+            let at_ms = model["last_answered_at_ms"].as_u64()?;
+            (provider["evidence"]["inference"]["last_answered_at_ms"] == at_ms).then_some(at_ms)
+        })
+        .await
+    };
+    let at_ms = answered(&gateway).await;
+    assert!((began_ms..=shared::clock::unix_ms()).contains(&at_ms), "{at_ms}");
+    assert_eq!(catalog(&gateway.client(), "proven=true").await, ["up/m"]);
+    let gateway = gateway.restart_in_order().await;
+    let recalled_ms = answered(&gateway).await;
+    assert_eq!(recalled_ms, at_ms / 60_000 * 60_000, "to the minute");
 }
 
 #[tokio::test]

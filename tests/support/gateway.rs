@@ -262,6 +262,13 @@ impl Gateway {
         self.kill().await.start().await
     }
 
+    /// Stops it by SIGTERM and starts it again on the same state.
+    pub(crate) async fn restart_in_order(mut self) -> Self {
+        self.signal(Signal::TERM);
+        assert_eq!(self.exit().await.code(), Some(0), "{}", self.log());
+        self.setup.start().await
+    }
+
     async fn ready(&self) {
         let client = Client::new(self.address, None);
         wait::eventually(&format!("/ready; log: {}", self.log()), async || {

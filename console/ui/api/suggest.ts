@@ -1,5 +1,6 @@
 // Suggestions for pickers, from the lists that the admin API has.
 import { fitting, type Suggested, type Suggestion } from "../part/combobox";
+import { provenAt } from "../part/evidence";
 import { price, short, UNKNOWN } from "../part/format";
 import { at, may } from "./client";
 import { endpoints, FOUND_MAX, search, suggestRows } from "./objects";
@@ -48,10 +49,11 @@ async function ranked(filter: Record<string, string>): Promise<{ rows: Model[]; 
   return { rows: rows.slice(0, FOUND_MAX), more: all.more || rows.length > FOUND_MAX };
 }
 
-function notes({ prices, context_window, vision, proven_at_ms }: Model): string {
+function notes(of: Model): string {
+  const { prices, context_window, vision } = of;
   const both = [prices?.input, prices?.output].map((amount) => (typeof amount === "number" ? price(amount) : UNKNOWN));
   const words = [
-    proven_at_ms === null ? "" : "proven",
+    provenAt(of) === null ? "" : "proven",
     vision ? "images" : "",
     context_window ? `${short(context_window)} context` : "",
     prices ? both.join(" in, ").concat(" out") : "price unknown",

@@ -1043,6 +1043,8 @@ export type GroupSeries = {
 
 /** The upstream completed a request. */
 export type InferenceEvidence = {
+  /** The time of the last answer to any request, in milliseconds since the Unix epoch, whatever the credential was then; null if none is known. Answers before a restart are known to the minute. It is not stored here. */
+  last_answered_at_ms: number | null;
   /** The failure since then; null if there was none. */
   last_error: Failure | null;
   /** The model that answered; null if there was no success. */
@@ -1572,6 +1574,8 @@ export type Model = {
   id: string;
   /** Features of the Responses API that the model lacks. */
   lacks: string[];
+  /** The time of its last answer to any request, in milliseconds since the Unix epoch, whatever the provider's credential was then; null if none is known. Answers before a restart are known to the minute. */
+  last_answered_at_ms: number | null;
   /** In tokens. */
   max_output_tokens: number | null;
   /** The provider's name of the model. */

@@ -8,6 +8,7 @@ import type { Model, PricesFrom, SyncOutcome, Usage } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { Copyable } from "../part/copy";
 import { Dialog } from "../part/dialog";
+import { isByTraffic, provenAt } from "../part/evidence";
 import { Empty, notify } from "../part/feedback";
 import { FormError, Select, Text, useSubmission } from "../part/form";
 import { ago, capital, plural, short, UNKNOWN } from "../part/format";
@@ -170,9 +171,10 @@ function Can({ of }: { of: Model }) {
   return <>{abilitiesOf(of) ?? <span class="faint">{UNKNOWN}</span>}</>;
 }
 
-/** When a model answered a test, or that it has answered clients. */
+/** When a model last answered a test or a client, or that it has answered clients. */
 export function Proven({ of, isServing = false }: { of: Model; isServing?: boolean }) {
-  if (of.proven_at_ms !== null) return <>{ago(of.proven_at_ms)}</>;
+  const at = provenAt(of);
+  if (at !== null) return <span title={isByTraffic(of) ? "It answered a client." : "It answered a test."}>{ago(at)}</span>;
   return isServing ? <>by traffic</> : <span class="faint">{UNKNOWN}</span>;
 }
 
@@ -259,6 +261,8 @@ function Shown({ of }: { of: Model }) {
           ["Rules", rulesOf(of.rules) || "none known"],
           ["Prices", <StandingPrice key="m" of={of} />],
           ["Without a price", of.unpriced.join(", ") || null],
+          ["Answered a test", of.proven_at_ms && ago(of.proven_at_ms)],
+          ["Answered last", of.last_answered_at_ms && ago(of.last_answered_at_ms)],
           ["Facts from", of.sources.join(", ")],
           ["Overrides", <Overrides key="o" of={of} />],
         ]}

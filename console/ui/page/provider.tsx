@@ -4,11 +4,12 @@ import { call } from "../api/client";
 import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
 import { suggestModels } from "../api/suggest";
-import type { Failure, Model, Page as PageOf, Provider, ProviderHealth, SyncOutcome, Trial } from "../api/types";
+import type { Evidence, Failure, Model, Page as PageOf, Provider, ProviderHealth, SyncOutcome, Trial } from "../api/types";
 import { go, href, param } from "../app/router";
 import { Combobox } from "../part/combobox";
 import { Confirm, Dialog } from "../part/dialog";
 import { WriteOutlook } from "../part/effects";
+import { isByTraffic, provenAt, reachedAt } from "../part/evidence";
 import { Empty, ErrorBox, Loaded, notify } from "../part/feedback";
 import { Field, Form, FormButtons, FormError, FormFooterError, Text, useSubmission } from "../part/form";
 import { ago, count, day, dollars, duration, moment, plural, price, secondsText, UNKNOWN, zoneName } from "../part/format";
@@ -171,10 +172,16 @@ function EvidenceCard({ of, served, onTest }: EvidenceProps) {
       refresh();
     });
   const { reachable, catalog, inference } = evidence ?? {};
+  const reached = evidence ? reachedAt(evidence) : null;
   return (
     <Card title="Evidence">
       <ul class="evidence">
-        <EvidenceLine name="Reachable" at={reachable?.at_ms} note={reachable?.by} error={reachable?.last_error} />
+        <EvidenceLine
+          name="Reachable"
+          at={reached}
+          note={reached !== null && reached !== reachable?.at_ms ? "by traffic" : reachable?.by}
+          error={reachable?.last_error}
+        />
         <EvidenceLine
           name="Catalog read"
           at={catalog?.synced_at_ms}
@@ -188,8 +195,8 @@ function EvidenceCard({ of, served, onTest }: EvidenceProps) {
         />
         <EvidenceLine
           name="Inference proven"
-          at={inference?.proven_at_ms}
-          note={inference?.model ? `by ${inference.model}` : served > 0 ? `by traffic: ${plural(served, "request")} served lately` : null}
+          at={inference && provenAt(inference)}
+          note={provenBy(inference, served)}
           isProven={served > 0}
           error={inference?.last_error}
           action={
@@ -208,6 +215,14 @@ function EvidenceCard({ of, served, onTest }: EvidenceProps) {
       <FormError error={submission.error} />
     </Card>
   );
+}
+
+/** What proves that the provider completes requests. */
+function provenBy(inference: Evidence["inference"] | undefined, served: number): string | null {
+  const lately = served > 0 ? `, ${plural(served, "request")} served lately` : "";
+  if (inference && isByTraffic(inference)) return `answered ${ago(inference.last_answered_at_ms)}${lately}`;
+  if (inference?.model) return `by ${inference.model}`;
+  return lately ? `by traffic${lately}` : null;
 }
 
 type LineProps = {

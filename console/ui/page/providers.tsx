@@ -3,6 +3,7 @@ import { useList } from "../api/list";
 import { useResource } from "../api/resource";
 import type { Circuit, Evidence, Page as PageOf, Provider, ProviderHealth } from "../api/types";
 import { href, param, setParams } from "../app/router";
+import { provenAt, reachedAt } from "../part/evidence";
 import { Empty } from "../part/feedback";
 import { Select } from "../part/form";
 import { ago, count, duration, moment, plural, UNKNOWN } from "../part/format";
@@ -47,9 +48,9 @@ export function CircuitMark({ circuit }: { circuit: Circuit }) {
 
 const CATALOG_READ = "Catalog read";
 const FACTS: [string, (evidence: Evidence) => number | null][] = [
-  ["Reachable", ({ reachable }) => reachable.at_ms],
+  ["Reachable", reachedAt],
   [CATALOG_READ, ({ catalog }) => catalog.synced_at_ms],
-  ["Inference proven", ({ inference }) => inference.proven_at_ms],
+  ["Inference proven", ({ inference }) => provenAt(inference)],
 ];
 
 /** Three facts as three marks, hollow where not proven. Their words are spoken. */

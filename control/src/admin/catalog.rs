@@ -112,6 +112,8 @@ struct Served {
     spoken: Vec<Dialect>,
     /// The evidence about the model; `None` if it was never tested.
     tested: Option<ModelEvidence>,
+    /// The time of the model's last answer; `None` if none is known.
+    last_answered_at_ms: Option<u64>,
 }
 
 impl<'a> KnownInstances<'a> {
@@ -120,10 +122,12 @@ impl<'a> KnownInstances<'a> {
     }
 
     fn of(&mut self, known: &KnownModel) -> Served {
+        let answers = self.app.minutes.answers();
+        let last_answered_at_ms = answers.of_model(known.provider.as_str(), known.model.id.as_str());
         let providers = &self.snapshot.providers;
         let place = providers.binary_search_by(|instance| instance.id.cmp(&known.provider)).ok();
         let Some(instance) = place.and_then(|place| providers.get(place)) else {
-            return Served { operations: Vec::new(), spoken: Vec::new(), tested: None };
+            return Served { operations: Vec::new(), spoken: Vec::new(), tested: None, last_answered_at_ms };
         };
         let target = Target { provider: Arc::clone(instance), model: Arc::clone(&known.model) };
         let serves =
@@ -136,6 +140,7 @@ impl<'a> KnownInstances<'a> {
             operations: Operation::GRANTABLE.into_iter().filter(serves).collect(),
             spoken: instance.dialects.iter().copied().filter(|dialect| target.speaks(*dialect)).collect(),
             tested: entry.as_ref().and_then(|entry| entry.tested(known.model.id.as_str())),
+            last_answered_at_ms,
         }
     }
 }
@@ -176,7 +181,7 @@ impl CatalogFilter {
     /// True if a row passes the filters that need the instance of its model.
     fn passes_row(&self, row: &CatalogRow) -> bool {
         self.operation.is_none_or(|operation| row.operations.contains(&operation.name()))
-            && self.proven.is_none_or(|proven| proven == row.proven_at_ms.is_some())
+            && self.proven.is_none_or(|proven| proven == row.completed_at_ms().is_some())
     }
 }
 
@@ -270,6 +275,9 @@ struct CatalogRow {
     operations: Vec<&'static str>,
     /// The time of the test that the model answered last, in milliseconds since the Unix epoch; null if it answered none.
     proven_at_ms: Option<u64>,
+    /// The time of its last answer to any request, in milliseconds since the Unix epoch, whatever the provider's credential was
+    /// then; null if none is known. Answers before a restart are known to the minute.
+    last_answered_at_ms: Option<u64>,
     /// The evidence of its tests; null if it was never tested with the provider's current credential.
     tested: Option<ModelEvidence>,
 }
@@ -300,18 +308,24 @@ impl CatalogRow {
             sources: known.sources.clone(),
             operations: served.operations.into_iter().map(Operation::name).collect(),
             proven_at_ms: served.tested.as_ref().and_then(|tested| tested.proven_at_ms),
+            last_answered_at_ms: served.last_answered_at_ms,
             tested: served.tested,
         }
     }
 }
 
 impl CatalogRow {
+    /// Returns the time of the latest evidence that the model completes requests: a test or another answer.
+    fn completed_at_ms(&self) -> Option<u64> {
+        self.proven_at_ms.max(self.last_answered_at_ms)
+    }
+
     fn value(&self, column: CatalogColumn) -> Option<SortValue> {
         match column {
             CatalogColumn::Name => Some(self.id.as_str().into()),
             CatalogColumn::Context => self.context_window.map(SortValue::from),
             CatalogColumn::Price(class) => self.prices.as_ref()?.base.rates.get(class).map(SortValue::from),
-            CatalogColumn::Proven => self.proven_at_ms.map(SortValue::from),
+            CatalogColumn::Proven => self.completed_at_ms().map(SortValue::from),
         }
     }
 }

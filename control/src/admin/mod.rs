@@ -108,6 +108,7 @@ use crate::state::affinity_file::AffinityFile;
 use crate::state::log_lines::LogLines;
 use crate::usage::journal::Journal;
 use crate::usage::metrics::ExchangeMetrics;
+use crate::usage::minutes::TargetMinutes;
 use crate::usage::telemetry::Telemetry;
 use crate::writer::WriterHandle;
 
@@ -130,6 +131,8 @@ pub(crate) struct App {
     pub(crate) journal: Journal,
     /// The distributions and counts of exchanges.
     pub(crate) metrics: Arc<ExchangeMetrics>,
+    /// The figures of targets by minute, and their last answers.
+    pub(crate) minutes: Arc<TargetMinutes>,
     pub(crate) backups: backups::Backups,
     /// The periodic jobs.
     pub(crate) jobs: Jobs,

@@ -152,6 +152,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (view, refreshes) = (publisher.view(), publisher.refreshes());
     log_unusable(&view);
     let (recent, metrics) = (Arc::clone(meter.recent()), Arc::clone(meter.metrics()));
+    let minutes = Arc::clone(meter.minutes());
     let state = WriterState { meter, publisher, keys: Arc::clone(&keys), retention };
     let writer = Writer::start(state, &params.alarm)?;
     let reloader = reloader(params.config, writer.handle());
@@ -171,6 +172,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         writer: writer.handle(),
         journal,
         metrics,
+        minutes,
         backups,
         rehearsals: jobs.register("restore_rehearsal", "daily"),
         jobs,

@@ -60,6 +60,8 @@ pub(super) struct GroupFigures {
     pub(super) tokens: TokenCounts,
     pub(super) failovers: u64,
     pub(super) silence_us_max: u64,
+    /// The end of the last exchange with content, in milliseconds since the Unix epoch; 0 if there was none.
+    pub(super) answered_at_ms: u64,
     /// The steps at this target by the place of their result.
     pub(super) results: Vec<(u32, u64)>,
 }
@@ -85,6 +87,9 @@ impl TargetGroups {
             GroupEnd { outcome: pushed.place(RecordName::Outcome), error: pushed.place(RecordName::Error) };
         let figures = self.figures(group);
         figures.add(record, end);
+        if record.first_content_us.is_some() {
+            figures.answered_at_ms = figures.answered_at_ms.max(ended_ms);
+        }
         figures.failovers += u64::from(has_failed_over(record, trace, pushed));
         for step in pushed.steps {
             let at_target = TargetGroup { provider: step.provider, model: step.model, ..group };

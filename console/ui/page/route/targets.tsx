@@ -8,6 +8,7 @@ import { suggestModels } from "../../api/suggest";
 import type { Endpoint, Model, Page as PageOf, Target, Usage } from "../../api/types";
 import { href } from "../../app/router";
 import { Combobox, without } from "../../part/combobox";
+import { isByTraffic, provenAt } from "../../part/evidence";
 import { isSettled } from "../../part/feedback";
 import { ago, duration, short } from "../../part/format";
 import { Icon, State } from "../../part/icon";
@@ -46,7 +47,7 @@ export function TargetsCard({ of, draft, before, models, usage, onDraft }: Props
         live={live.get(target.provider)}
         reason={of.passed_over.find((other) => sameTarget(other, target))?.reason}
         served={servedBy(usage, target)}
-        isProven={models.get(idOf(target))?.proven_at_ms != null}
+        isProven={isProven(models.get(idOf(target)))}
       />
     </>
   );
@@ -131,7 +132,6 @@ const CAPABILITIES = [
 ] as const;
 
 function Member({ target, model, isNew, movedFrom, neverUsed, isServing }: MemberProps) {
-  const isProven = model?.proven_at_ms != null;
   return (
     <div>
       <div class="member-name">
@@ -142,7 +142,7 @@ function Member({ target, model, isNew, movedFrom, neverUsed, isServing }: Membe
       <div class="chips">
         {isNew && <span class="tag accent">added</span>}
         {movedFrom !== null && <span class="tag accent">moved up from {movedFrom}</span>}
-        {model && (isProven || isServing ? <ProvenTag at={model.proven_at_ms} /> : <span class="tag">unproven</span>)}
+        {model && (isProven(model) || isServing ? <ProvenTag of={model} /> : <span class="tag">unproven</span>)}
         {model?.context_window && <span class="tag">{short(model.context_window)} context</span>}
         {model &&
           CAPABILITIES.map(
@@ -170,11 +170,14 @@ function Member({ target, model, isNew, movedFrom, neverUsed, isServing }: Membe
   );
 }
 
-function ProvenTag({ at }: { at: number | null }) {
+const isProven = (model: Model | undefined): boolean => model !== undefined && provenAt(model) !== null;
+
+function ProvenTag({ of }: { of: Model }) {
+  const at = provenAt(of);
   return (
     <span class="tag ok">
       <Icon name="badge-check" small />
-      proven {at === null ? "by traffic" : ago(at)}
+      {at === null ? "proven by traffic" : `${isByTraffic(of) ? "answered" : "proven"} ${ago(at)}`}
     </span>
   );
 }

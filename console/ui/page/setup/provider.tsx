@@ -6,6 +6,7 @@ import { changed } from "../../api/resource";
 import type { Model, Provider, SyncOutcome, Trial } from "../../api/types";
 import { go, href } from "../../app/router";
 import { Chooser } from "../../part/chooser";
+import { provenAt, reachedAt } from "../../part/evidence";
 import { ErrorBox } from "../../part/feedback";
 import { Field, Form, FormButtons, FormError, FormFooterError, Text, useSubmission } from "../../part/form";
 import { clock, dollars, plural } from "../../part/format";
@@ -243,11 +244,11 @@ function Test({ provider, onProvider, onNext, onChange }: StepProps & { provider
 
 /** What is proven of a provider, each with its time; hollow marks stand for what is not. */
 function EvidenceRow({ of: { evidence } }: { of: Provider }) {
-  const { reachable, catalog, inference } = evidence ?? {};
+  const { catalog, inference } = evidence ?? {};
   const rows: [string, number | null | undefined][] = [
-    ["Reachable", reachable?.at_ms],
+    ["Reachable", evidence && reachedAt(evidence)],
     [catalog?.synced_at_ms ? `Catalog read, ${plural(catalog.models, "model")}` : "Catalog read", catalog?.synced_at_ms],
-    [inference?.model ? `Inference proven by ${inference.model}` : "Inference proven", inference?.proven_at_ms],
+    [inference?.model ? `Inference proven by ${inference.model}` : "Inference proven", inference && provenAt(inference)],
   ];
   return (
     <ul class="evidence-row" aria-label="Evidence">

@@ -58,6 +58,9 @@ pub(crate) struct Inference {
     pub(crate) proven_at_ms: Option<u64>,
     /// The model that answered; null if there was no success.
     pub(crate) model: Option<String>,
+    /// The time of the last answer to any request, in milliseconds since the Unix epoch, whatever the credential was then; null if
+    /// none is known. Answers before a restart are known to the minute. It is not stored here.
+    pub(crate) last_answered_at_ms: Option<u64>,
     /// The request ID of the test that proved it; `GET requests/{id}` shows its record. Null if there was no success.
     pub(crate) request_id: Option<String>,
     /// The failure since then; null if there was none.

@@ -5,6 +5,7 @@
 //! nothing. Names of models come from strangers, so the number of targets of a minute is bounded
 //! ([`TARGETS_MAX`]), as is the number of minutes ([`MINUTES_MAX`]).
 
+mod answers;
 mod target;
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,14 +13,18 @@ use std::sync::{Mutex, PoisonError};
 
 use records::block::BlockNames;
 
+pub(crate) use self::answers::LastAnswers;
 pub(crate) use self::target::{TargetSums, TargetTime};
 use super::metrics::OTHER;
 use super::target_groups::{GroupFigures, TargetGroup};
 use crate::db::telemetry_targets::TargetMinuteRow;
 
-/// The sums that are not stored yet.
+/// The sums that are not stored yet, and the last answers.
 #[derive(Debug, Default)]
-pub(crate) struct TargetMinutes(Mutex<MinuteSums>);
+pub(crate) struct TargetMinutes {
+    sums: Mutex<MinuteSums>,
+    answers: LastAnswers,
+}
 
 /// Sums by minute and target.
 #[derive(Debug, Default)]
@@ -34,6 +39,14 @@ impl TargetMinutes {
     /// Adds the sums of a transaction, or those that could not be written.
     pub(crate) fn add(&self, sums: &MinuteSums) {
         self.lock().merge(sums);
+        for (key, sums) in sums.minutes.values().flatten() {
+            self.answers.note(target_of(key), sums.answered_at_ms);
+        }
+    }
+
+    /// The times of the last answers.
+    pub(crate) fn answers(&self) -> &LastAnswers {
+        &self.answers
     }
 
     /// Removes and returns the sums of the minutes before `minute`.
@@ -51,7 +64,7 @@ impl TargetMinutes {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, MinuteSums> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

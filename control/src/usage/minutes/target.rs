@@ -10,6 +10,7 @@
 
 use records::block::BlockNames;
 use records::varint::{put, put_text, take, take_text};
+use shared::usage::StepResult;
 
 use crate::usage::metrics::{Distribution, Figure, Variants};
 use crate::usage::target_groups::GroupFigures;
@@ -25,6 +26,9 @@ pub(crate) struct TargetSums {
     pub(crate) errors: NameCounts,
     /// Attempts at this target by result, and reasons for skipping it, also of exchanges that another target served.
     pub(crate) results: NameCounts,
+    /// The time at which the last exchange with an answer of this target ended, in milliseconds since the Unix epoch; 0 if
+    /// there was none, and in unpacked sums.
+    pub(crate) answered_at_ms: u64,
     /// The distribution of each [`TargetTime`].
     times: [Distribution; TargetTime::ALL.len()],
 }
@@ -74,6 +78,7 @@ impl TargetSums {
             self.results.count(names.get(*result), *number);
         }
         self.silence_us_max = self.silence_us_max.max(figures.silence_us_max);
+        self.answered_at_ms = self.answered_at_ms.max(figures.answered_at_ms);
         let times = [&figures.head, &figures.first_content, &figures.gaps, &figures.overhead];
         self.times.iter_mut().zip(times).for_each(|(mine, theirs)| mine.merge(theirs));
     }
@@ -82,9 +87,15 @@ impl TargetSums {
     pub(crate) fn merge(&mut self, other: &Self) {
         self.requests = self.requests.saturating_add(other.requests);
         self.silence_us_max = self.silence_us_max.max(other.silence_us_max);
+        self.answered_at_ms = self.answered_at_ms.max(other.answered_at_ms);
         self.errors.merge(&other.errors);
         self.results.merge(&other.results);
         self.times.iter_mut().zip(&other.times).for_each(|(mine, theirs)| mine.merge(theirs));
+    }
+
+    /// True if the target began an answer.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.results.iter().any(|(name, count)| name == StepResult::Served.name() && *count > 0)
     }
 
     /// Returns the distribution of a time.

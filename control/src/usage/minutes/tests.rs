@@ -70,15 +70,31 @@ fn an_exchange_counts_in_the_minute_of_its_end_and_at_its_target() {
 }
 
 #[test]
+fn the_last_answer_of_a_target_is_known_as_soon_as_it_is_stored() {
+    let unanswered =
+        |n| UsageEvent { first_content_us: None, outcome: Outcome::Failed, ..at(n, START_MS + 90_000) };
+    let cut = UsageEvent { duration_us: 70_000_000, outcome: Outcome::Cut, ..at(3, START_MS) };
+    let other = UsageEvent { provider: Some(ProviderId::new("q")), ..unanswered(4) };
+    let process = stored([at(1, START_MS), cut, at(2, START_MS + 5_000), unanswered(5), other]);
+    let answers = process.meter.minutes().answers();
+    assert_eq!(answers.of_model("p", "m"), Some(START_MS + 70_000));
+    assert_eq!((answers.of_provider("p"), answers.of_provider("q")), (Some(START_MS + 70_000), None));
+    process.meter.minutes().take_before(u64::MAX);
+    assert!(answers.of_model("p", "m").is_some(), "storing the minutes forgets nothing");
+}
+
+#[test]
 fn packed_sums_are_unpacked_and_malformed_ones_are_skipped() {
     let process = stored((0..9).map(|n| UsageEvent {
         outcome: if n < 3 { Outcome::Cancelled } else { Outcome::Completed },
         head_us: Some(n * n * 1_000_000),
         ..at(n, START_MS)
     }));
-    let (_, _, sums) = shown(process.meter.minutes()).remove(0);
+    let (_, _, mut sums) = shown(process.meter.minutes()).remove(0);
     let packed = sums.pack();
     assert!(packed.len() < 60, "{}", packed.len());
+    assert!(sums.answered_at_ms > START_MS);
+    sums.answered_at_ms = 0;
     assert_eq!(TargetSums::unpack(&packed), Some(sums));
     assert!((0..packed.len()).all(|end| TargetSums::unpack(&packed[..end]).is_none()));
     let of_another_release = [&[2], &packed[1..]].concat();

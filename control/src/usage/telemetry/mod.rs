@@ -208,6 +208,7 @@ impl TelemetryThread {
 
 impl TelemetryKeeper {
     fn run(mut self, orders: &Receiver<TelemetryOrder>) {
+        self.recall_answers();
         self.prune();
         let mut pruned_at = Instant::now();
         let mut looked_at = Instant::now();
@@ -234,6 +235,13 @@ impl TelemetryKeeper {
                 self.prune();
             }
         }
+    }
+
+    fn recall_answers(&mut self) {
+        // The database is opened first.
+        self.with_db(|_| Ok(()));
+        let recalled = self.db.as_ref().map_or(Ok(()), |db| self.targets.recall_answers(db));
+        self.checked(recalled);
     }
 
     /// Stores the minute that is not over, too.

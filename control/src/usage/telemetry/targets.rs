@@ -72,6 +72,18 @@ impl TargetWatch {
         }
     }
 
+    /// Notes the last answers that earlier processes stored, to the minute, from the newest rows.
+    pub(super) fn recall_answers(&self, db: &TelemetryDb) -> DbResult<()> {
+        let mut rows = 0;
+        db.target_minutes(&(0..u64::MAX >> 1), &TargetFilter::default(), |minute, target, packed| {
+            if TargetSums::unpack(packed).is_some_and(|sums| sums.has_answered()) {
+                self.minutes.answers().note(target, minute.saturating_mul(MINUTE_MS));
+            }
+            rows += 1;
+            if rows < RECALLED_ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })
+    }
+
     /// Notices changes of circuits. Beyond [`CHANGES_MAX`] that are not stored, the earliest are dropped.
     pub(super) fn look(&mut self) {
         self.changes.extend(self.circuits.look(unix_ms()));
@@ -180,5 +192,7 @@ const TARGETS_MAX: usize = 10_000;
 const LATE_MS: u64 = 5_000;
 /// The pause after a failure to store.
 const PAUSE: Duration = Duration::from_secs(10);
+/// The maximum number of rows from which answers are recalled at a start.
+const RECALLED_ROWS: usize = 4_096;
 /// The maximum number of changes that wait to be stored.
 const CHANGES_MAX: usize = 1_000;
