@@ -60,6 +60,30 @@ export const overviewChecks = {
     assert.equal(await page.getByText("No answer").count(), 0);
   },
 
+  async a_gateway_that_hangs_is_known_on_pages_without_a_stream({ gateway, browser }) {
+    const { id } = await gateway.api("POST", "projects", { name: "hung" });
+    const { key } = await gateway.api("POST", "keys", { name: "hung", project: id });
+    assert.equal(await gateway.chat(key, "smart", "hi"), 200);
+    const { data } = await gateway.api("GET", "requests?limit=1");
+    const page = await browser.signedIn(gateway.key, `/requests/${data[0].request_id}`);
+    await settled(page);
+    assert.equal(await page.getByText("No answer").count(), 0);
+    const asked = [];
+    gateway.child.kill("SIGSTOP");
+    try {
+      await page.getByText(/^No answer from the gateway since /).waitFor();
+      await page.locator("main.stale").waitFor();
+      page.on("request", (request) => asked.push(new URL(request.url()).pathname));
+      // A question that gets no answer is given up, and asked again.
+      for (let n = 0; n < 2; n += 1) await page.waitForRequest((request) => request.url().endsWith("/health"));
+    } finally {
+      gateway.child.kill("SIGCONT");
+    }
+    assert.deepEqual(asked, ["/health", "/health"]);
+    await page.locator("main.stale").waitFor({ state: "detached" });
+    assert.equal(await page.getByText("No answer").count(), 0);
+  },
+
   async a_network_that_is_taken_away_is_noticed_and_its_return_as_well({ gateway, browser }) {
     const page = await browser.signedIn(gateway.key, "/");
     await page.getByText("Live", { exact: true }).waitFor();

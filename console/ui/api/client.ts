@@ -251,23 +251,33 @@ function answered(): void {
   returns.value += 1;
 }
 
-function silent(): void {
+function silent(since = Date.now()): void {
   if (offlineSince.value !== null) return;
-  offlineSince.value = Date.now();
+  offlineSince.value = since;
   setTimeout(knock, KNOCK_MS);
 }
+
+/** Asks the gateway once whether it answers, unless it is known to be silent: then `knock` asks. */
+export async function seeWhetherAlive(): Promise<void> {
+  if (offlineSince.value !== null) return;
+  const asked = Date.now();
+  if (!(await isAlive())) silent(asked);
+}
+
+/** True if the gateway answers soon. A process that is stopped accepts connections and never answers. */
+const isAlive = (): Promise<boolean> =>
+  fetch("/health", { cache: "no-store", signal: AbortSignal.timeout(HEALTH_MS) }).then(
+    (response) => response.ok,
+    () => false,
+  );
 
 /** Asks until the gateway answers again. A hidden page does not ask. */
 async function knock(): Promise<void> {
   if (offlineSince.value === null) return;
-  if (!document.hidden) {
-    const alive = await fetch("/health", { cache: "no-store" }).then(
-      (response) => response.ok,
-      () => false,
-    );
-    if (alive) return answered();
-  }
+  if (!document.hidden && (await isAlive())) return answered();
   setTimeout(knock, KNOCK_MS);
 }
 
 const KNOCK_MS = 2000;
+/** The gateway answers `/health` within this time, or counts as silent. */
+const HEALTH_MS = 4000;

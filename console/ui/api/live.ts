@@ -16,6 +16,11 @@ type Name = keyof LiveEvents;
 /** The time of the last frame of a stream that has been silent for five seconds; null while frames come. */
 export const silentSince: Signal<number | null> = signal(null);
 
+let lastFrameAt = 0;
+
+/** True while a stream brings frames: the gateway lives, and need not be asked. */
+export const framesCome = (): boolean => Date.now() - lastFrameAt < SILENT_MS;
+
 export class Live {
   readonly state: Signal<LiveState> = signal("waiting");
   readonly hello: Signal<LiveEvents["hello"] | null> = signal(null);
@@ -84,6 +89,7 @@ export class Live {
   /** Waits for the next frame. Frames come once a second, so a gateway that hangs is known by their absence. */
   private heard(): void {
     const at = Date.now();
+    lastFrameAt = at;
     clearTimeout(this.silence);
     silentSince.value = null;
     this.silence = setTimeout(() => {

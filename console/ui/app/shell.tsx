@@ -2,6 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { arrived } from "../api/arrival";
 import { closeSession, may, offlineSince, session, signInWanted } from "../api/client";
+import { watchHealth } from "../api/health_watch";
 import { silentSince } from "../api/live";
 import { openAlerts, seeAlerts } from "../api/open_alerts";
 import { changed, forgetAll, useResource } from "../api/resource";
@@ -35,6 +36,7 @@ export function App() {
 function Shell() {
   const [overlay, setOverlay] = useState<"none" | "search" | "keys">("none");
   useEffect(() => startShortcuts({ search: () => may("search") && setOverlay("search"), help: () => setOverlay("keys") }), []);
+  useEffect(watchHealth, []);
   const state = useResource<GatewayState>("state").data.value;
   useEffect(() => {
     if (state) seeVersion(state.version);
