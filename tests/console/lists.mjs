@@ -115,7 +115,44 @@ async function finds_the_dearest_request(page) {
   assert.match(await page.locator(".table-place tbody tr").first().textContent(), /rare-sonnet-model/);
 }
 
+/** The tables that scroll sideways without a shade at their edges, and those that leave a part of their place empty. */
+const unsigned = (page) =>
+  page.evaluate(() => {
+    const found = [];
+    for (const wrap of document.querySelectorAll("main .table-wrap")) {
+      const shades = getComputedStyle(wrap).backgroundImage.match(/gradient/g)?.length ?? 0;
+      if (wrap.scrollWidth > wrap.clientWidth + 1 && shades < 4) found.push(`${wrap.ariaLabel} scrolls without a sign`);
+    }
+    for (const place of document.querySelectorAll("main .table-place")) {
+      const last = [...place.querySelectorAll("thead th")].at(-1)?.getBoundingClientRect().right ?? 0;
+      const empty = Math.round(place.getBoundingClientRect().right - last);
+      if (empty > 8) found.push(`${place.ariaLabel} leaves ${empty} px empty`);
+    }
+    return found;
+  });
+
 export const listChecks = {
+  async narrow_tables_fill_their_place_fold_or_show_that_they_scroll({ gateway, browser }) {
+    const { id } = await gateway.api("POST", "projects", { name: "narrow" });
+    const made = await gateway.api("POST", "keys", { name: "narrow", project: id });
+    assert.equal(await gateway.chat(made.key, "smart", "hi"), 200);
+    const { data } = await gateway.api("GET", "requests?limit=1");
+    const page = await browser.signedIn(gateway.key, `/requests/${data[0].request_id}`, { width: 390 });
+    await settled(page);
+    const tokens = page.getByRole("group", { name: "Tokens", exact: true });
+    assert.equal(await tokens.evaluate((node) => node.scrollWidth - node.clientWidth), 0, "price and cost are in sight");
+    await page.goto(`${browser.origin}/console/keys/${made.id}`);
+    await settled(page);
+    assert.match(await page.getByRole("group", { name: "Last requests" }).locator("tbody tr").first().innerText(), /Attempts[^]*Total/);
+    const faults = [];
+    for (const path of ["/requests", "/routes/smart", "/settings", `/keys/${made.id}`]) {
+      await page.goto(`${browser.origin}/console${path}`);
+      await settled(page);
+      faults.push(...(await unsigned(page)).map((fault) => `${path}: ${fault}`));
+    }
+    assert.deepEqual(faults, []);
+  },
+
   async every_list_is_sorted_and_searched_and_none_is_cut_without_a_sign({ gateway: { binary, home }, browser }) {
     const gateway = await filled(binary, home);
     await browser.visit(gateway, async () => {

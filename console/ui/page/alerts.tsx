@@ -101,7 +101,7 @@ export function AlertsPage() {
           }
           columns={[
             { head: "State", width: 128, sort: "severity", from: "desc", fold: 5, cell: (alert) => <State {...standingOf(alert)} /> },
-            { head: "Alert", width: "1fr", least: 220, cell: (alert) => <Text of={alert} title={alertTitle(alert)} /> },
+            { head: "Alert", width: "1fr", least: 320, cell: (alert) => <Text of={alert} title={alertTitle(alert)} /> },
             {
               head: "About",
               width: 160,

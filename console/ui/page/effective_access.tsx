@@ -116,14 +116,7 @@ function AccessPage({ kind, id }: { kind: Kind; id: string }) {
                   width: "3fr",
                   least: 200,
                   fold: 2,
-                  cell: ({ reasons }) => (
-                    <span class="muted">
-                      {wordsOf(
-                        reasons.filter((reason) => reason !== "not_allowed"),
-                        1,
-                      )}
-                    </span>
-                  ),
+                  cell: ({ reasons }) => <Change reasons={reasons} />,
                 },
               ]}
             />
@@ -139,6 +132,14 @@ const wordsOf = (reasons: string[], place: 0 | 1): string =>
     .map((reason) => OBSTACLES[reason]?.[place] ?? (place === 0 ? reason.replace(/_/g, " ") : ""))
     .filter(Boolean)
     .join(place === 0 ? "; " : " ");
+
+function Change({ reasons }: { reasons: string[] }) {
+  const words = wordsOf(
+    reasons.filter((reason) => reason !== "not_allowed"),
+    1,
+  );
+  return words ? <span class="muted">{words}</span> : null;
+}
 
 function Selector({ of: { selector, kind } }: { of: SelectorAccess }) {
   if (!may("administer")) return <span class="mono">{selector}</span>;

@@ -21,6 +21,7 @@ import { Menu } from "../part/menu";
 import { dateEnd, dateOf } from "../part/moment";
 import { AttemptMarks } from "../part/outcome";
 import { Card, Facts, Page } from "../part/page";
+import { Rows } from "../part/table";
 import { tagsOf, tagsText } from "../part/tags";
 import { useKeyActions } from "./key_actions";
 import { KeyState, monthStart, Spend } from "./keys";
@@ -195,40 +196,26 @@ const dayShort = (at: number): string => day(at).replace(/ \d{4}$/, "");
 function LastRequests({ of, id }: { of: FullRecord[]; id: string }) {
   return (
     <Card title="Last requests" aside={<a href={href("/requests", { key: id, period: ALL_TIME })}>All its requests</a>} bare>
-      <div class="table-wrap" role="group" aria-label="Last requests" tabIndex={0}>
-        <table class="table">
-          <thead>
-            <tr>
-              <th scope="col">Time</th>
-              <th scope="col">Asked for</th>
-              <th scope="col">Attempts</th>
-              <th scope="col" class="num">
-                Total
-              </th>
-              <th scope="col" class="num">
-                Cost
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {of.map((request) => (
-              <tr key={request.request_id}>
-                <td>
-                  <a class="num" href={href(`/requests/${encodeURIComponent(request.request_id)}`, { key: id })}>
-                    {moment(request.started_at_ms)}
-                  </a>
-                </td>
-                <td>{request.selector || UNKNOWN}</td>
-                <td>
-                  <AttemptMarks of={request} />
-                </td>
-                <td class="num">{duration(request.duration_us)}</td>
-                <td class="num">{dollars(request.cost_micro_usd)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Rows
+        rows={of}
+        label="Last requests"
+        rowKey={({ request_id }) => request_id}
+        columns={[
+          {
+            head: "Time",
+            width: 128,
+            cell: ({ request_id, started_at_ms }) => (
+              <a class="num" href={href(`/requests/${encodeURIComponent(request_id)}`, { key: id })}>
+                {moment(started_at_ms)}
+              </a>
+            ),
+          },
+          { head: "Asked for", width: "1fr", cell: ({ selector }) => selector || UNKNOWN },
+          { head: "Attempts", width: 120, fold: 1, cell: (request) => <AttemptMarks of={request} /> },
+          { head: "Total", width: 96, number: true, fold: 2, cell: ({ duration_us }) => duration(duration_us) },
+          { head: "Cost", width: 96, number: true, cell: ({ cost_micro_usd }) => dollars(cost_micro_usd) },
+        ]}
+      />
     </Card>
   );
 }

@@ -108,7 +108,7 @@ function One({ of, etag }: { of: Project; etag: string | null }) {
               ["Endpoints", list(of.endpoints)],
               ["Models", list(of.models)],
               ["Operations", list(of.routes)],
-              ["New keys", defaults(of.key_defaults)],
+              ["Limits of new keys", defaults(of.key_defaults)],
             ]}
           />
           <Facts

@@ -351,7 +351,7 @@ function FactsCard({ of, health }: { of: Provider; health: ProviderHealth | unde
           ["State", <ProviderStateMark key="s" of={of} health={health} />],
           ["Resting", restsOf(health)],
           ["Served", health && `${plural(health.recent.requests, "request")} since ${moment(health.recent.since_ms)}`],
-          ["First token", health && `${duration(health.recent.first_content_us_avg)} on average`],
+          ["First token", health?.recent.first_content_us_avg != null && `${duration(health.recent.first_content_us_avg)} on average`],
           [
             "Last failure",
             health?.last_failure && `${health.last_failure.status ?? health.last_failure.result}, ${ago(health.last_failure.at_ms)}`,

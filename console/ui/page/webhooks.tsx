@@ -68,7 +68,7 @@ export function WebhooksPage() {
             { head: "Name", width: "1fr", sort: "name", cell: (webhook) => <Name of={webhook} /> },
             { head: "Address", width: "2fr", least: 200, fold: 5, cell: ({ url }) => <span class="mono clip">{url}</span> },
             { head: "Format", width: 72, fold: 1, cell: ({ format }) => format },
-            { head: "Alerts", width: "2fr", least: 160, fold: 4, cell: ({ kinds }) => kindsText(kinds) },
+            { head: "Alerts", width: "2fr", least: 200, fold: 4, cell: ({ kinds }) => kindsText(kinds) },
             { head: "In order", width: 80, fold: 2, cell: ({ in_order }) => (in_order ? "yes" : "no") },
             { head: "Health", width: 136, sort: "state", cell: (webhook) => <Health of={webhook} /> },
             { head: "Old secret until", width: 128, fold: 3, cell: ({ secret_before_until_ms }) => moment(secret_before_until_ms) },

@@ -123,7 +123,7 @@ export function Rows<T>({ rows, label, columns, rowKey, order = OWN, usual = OWN
           <Columns first={first} wide={wide} order={order} usual={usual} />
           <tbody>
             {rows.map((row, i) => (
-              <Row key={rowKey(row)} row={row} first={first} below={below} index={i} />
+              <Row key={rowKey(row)} row={row} first={first} below={withContent(below, row)} index={i} />
             ))}
           </tbody>
         </table>
@@ -131,6 +131,14 @@ export function Rows<T>({ rows, label, columns, rowKey, order = OWN, usual = OWN
     </>
   );
 }
+
+/** The lines that have content in this row. Only a table whose rows are all in the document may have rows of several heights. */
+function withContent<T>(below: Column<T>[][], row: T): Column<T>[][] {
+  const lines = below.filter((line) => line.some(({ cell }) => !isEmpty(cell(row))));
+  return lines.length === below.length ? below : lines;
+}
+
+const isEmpty = (content: ComponentChildren): boolean => content == null || typeof content === "boolean" || content === "";
 
 /** True if a heading that sorts has no place in the table. */
 const hasFoldedOrder = <T,>(below: Column<T>[][]): boolean => below.flat().some(({ sort }) => sort);
@@ -143,8 +151,10 @@ function Columns<T>({ first, wide, order, usual }: ColumnsProps<T>) {
   const fixed = first.reduce((sum, { width }) => sum + (typeof width === "number" ? width : 0), 0);
   // Shares are in pixels: a table takes no width that is calculated from a percentage.
   const left = Math.max(0, wide - fixed);
+  // Where every share is folded, the other columns take its room: the table is as wide as its place.
+  const stretch = fixed < wide && first.every(({ width }) => typeof width === "number") ? wide / fixed : 1;
   const widthOf = (width: Column<T>["width"]): string => {
-    if (typeof width === "number") return `${width}px`;
+    if (typeof width === "number") return `${Math.floor(width * stretch)}px`;
     return wide ? `${Math.floor((left * Number.parseFloat(width)) / shares)}px` : "auto";
   };
   return (

@@ -75,15 +75,19 @@ export function TokensCard({ of }: { of: FullRecord }) {
   return (
     <Card title="Tokens and cost" aside={<span class={`tag ${kind}`}>{words}</span>} bare>
       <div class="table-wrap" role="group" aria-label="Tokens" tabIndex={0}>
-        <table class="table">
+        <table class="table tokens">
           <thead>
             <tr>
               <th scope="col">Class</th>
               <th scope="col" class="num">
                 Tokens
               </th>
-              <th scope="col">Share</th>
-              <th scope="col">Counted</th>
+              <th scope="col" class="roomy">
+                Share
+              </th>
+              <th scope="col" class="roomy">
+                Counted
+              </th>
               <th scope="col" class="num">
                 Price per million
               </th>
@@ -97,10 +101,10 @@ export function TokensCard({ of }: { of: FullRecord }) {
               <tr key={line.title}>
                 <td>{line.title}</td>
                 <td class="num">{count(line.tokens)}</td>
-                <td>
+                <td class="roomy">
                   <Meter share={line.tokens / total} />
                 </td>
-                <td class="faint">{short}</td>
+                <td class="faint roomy">{short}</td>
                 <td class="num">{price(line.price)}</td>
                 <td class="num">{dollars(line.cost_micro_usd)}</td>
               </tr>
@@ -109,8 +113,8 @@ export function TokensCard({ of }: { of: FullRecord }) {
               <tr key={name}>
                 <td>{name.replace(/_/g, " ")}</td>
                 <td class="num">{count(amount)}</td>
-                <td />
-                <td class="faint">{short}</td>
+                <td class="roomy" />
+                <td class="faint roomy">{short}</td>
                 <td />
                 <td />
               </tr>
@@ -122,8 +126,8 @@ export function TokensCard({ of }: { of: FullRecord }) {
               <td class="num">
                 <b>{of.provenance === "none" ? UNKNOWN : count(total)}</b>
               </td>
-              <td />
-              <td />
+              <td class="roomy" />
+              <td class="roomy" />
               <td class="num faint" title={of.price ?? ""}>
                 {sourceOf(of.price)}
               </td>
