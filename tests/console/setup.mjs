@@ -191,6 +191,7 @@ export const setupChecks = {
       await own.api("PATCH", "providers/up", { base_url: `${upstream.origin}/up/v1` });
       await button(page, "Sync catalog").click();
       await page.getByText(/^Read 1 model at /).waitFor();
+      assert.equal(await page.getByText("Read 1 model").count(), 1, "it is said once");
       await button(page, "Go on").click();
       await button(page, "Test completion").click();
       await page.getByText("answered “").waitFor();

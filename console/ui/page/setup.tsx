@@ -136,6 +136,12 @@ type StepProps = {
   children: ComponentChildren;
 };
 
+/** The sentence beside the title. What was done is said inside an open step. */
+function stateOf({ done, lead }: StepEntry, isDone: boolean, isOpen: boolean, said: string | undefined): string {
+  if (isOpen) return isDone ? done : "";
+  return said ?? (isDone ? done : lead);
+}
+
 function Step({ of, place, isDone, isOpen, said, onToggle, children }: StepProps) {
   return (
     <li class={isOpen ? "card step open" : "card step"}>
@@ -153,7 +159,7 @@ function Step({ of, place, isDone, isOpen, said, onToggle, children }: StepProps
             {of.title}
             <span class="sr">{isDone ? ", done" : ", not done"}</span>
           </span>
-          <span class="step-said wrap">{said ?? (isDone ? of.done : isOpen ? "" : of.lead)}</span>
+          <span class="step-said wrap">{stateOf(of, isDone, isOpen, said)}</span>
           <Icon name={isOpen ? "chevron-up" : "chevron-down"} small />
         </button>
       </h2>

@@ -216,7 +216,8 @@ function Test({ provider, onProvider, onNext, onChange }: StepProps & { provider
       </div>
       {isHosted ? (
         <p>
-          <b>Hosted test requests may be billable</b>, {cost === null ? "its price is unknown." : `this one about ${dollars(cost)}.`}
+          <b>Hosted test requests may be billable</b>
+          {cost === null ? "; the price of this one is unknown." : `, this one about ${dollars(cost)}.`}
         </p>
       ) : (
         provider.auth === "local" && <p class="muted">Loading a model can take a minute.</p>
