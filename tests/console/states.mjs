@@ -113,6 +113,41 @@ export const stateChecks = {
     console.log(`figure  ${paths.length} pages while they load and after an error`);
   },
 
+  async what_is_printed_is_light_whole_and_without_navigation({ gateway, browser }) {
+    const page = await browser.signedIn(gateway.key, "/", { theme: "dark", width: 794 });
+    const faults = [];
+    for (const path of await pathsOf(gateway)) {
+      await page.emulateMedia({ media: "screen" });
+      await page.goto(`${browser.origin}/console${path}`);
+      await settled(page);
+      await page.emulateMedia({ media: "print" });
+      const found = await page.evaluate(() => {
+        const isSeen = (node) => node.getClientRects().length > 0;
+        const [red] = getComputedStyle(document.querySelector("main h1")).color.match(/\d+/g).map(Number);
+        const told = red > 90 ? ["its text is light"] : [];
+        for (const node of document.querySelectorAll(".side, .bar, main .btn")) if (isSeen(node)) told.push(`${node.className} is printed`);
+        for (const node of document.querySelectorAll("main .table-wrap")) if (getComputedStyle(node).overflowX !== "visible") told.push(`${node.ariaLabel} is cut`);
+        return [...new Set(told)];
+      });
+      faults.push(...found.map((fault) => `${path}: ${fault}`));
+    }
+    assert.deepEqual(faults, []);
+  },
+
+  async forced_colours_mark_the_current_page_and_label_axes_like_text({ gateway, browser }) {
+    const page = await browser.signedIn(gateway.key, "/", { theme: "dark" });
+    await settled(page);
+    await page.emulateMedia({ colorScheme: "dark", forcedColors: "active" });
+    const seen = await page.evaluate(() => {
+      const style = (selector) => getComputedStyle(document.querySelector(selector));
+      return {
+        isMarked: style(".side a[aria-current]").outlineStyle === "solid" && style(".side a:not([aria-current])").outlineStyle === "none",
+        isAxisText: style("main .chart-y").fill === style("main h1").color,
+      };
+    });
+    assert.deepEqual(seen, { isMarked: true, isAxisText: true });
+  },
+
   async pages_without_an_answer_of_the_gateway_are_accessible({ gateway, browser }) {
     const paths = await pathsOf(gateway);
     browser.isStopped = true;
