@@ -474,6 +474,7 @@ export const checks = {
 
 const VIEWS = [
   { colorScheme: "light", width: 1440 },
+  { colorScheme: "light", width: 1024 },
   { colorScheme: "dark", width: 390 },
 ];
 
