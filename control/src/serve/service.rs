@@ -131,7 +131,6 @@ struct OutgoingWork {
 /// Publishes the first snapshot and starts the threads.
 pub fn start(params: Params) -> io::Result<Control> {
     let Parts { lock, files, mut meter, counters, journal, keys, telemetry } = params.state.into_parts();
-    meter.begin();
     let (keys, config) = (Arc::new(keys), Arc::clone(&params.config));
     let targets = TargetWatch::new(meter.minutes(), &params.reader);
     let (telemetry, keeper) = telemetry.start((&config.state_dir, &keys), targets, &params.alarm)?;
@@ -150,7 +149,6 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (readers, reader_threads) = Readers::start(&files, &params.alarm).map_err(io::Error::other)?;
     let checkpoints = Checkpoints::start(files.clone(), &params.alarm)?;
     let (view, refreshes) = (publisher.view(), publisher.refreshes());
-    log_unusable(&view);
     let (recent, metrics) = (Arc::clone(meter.recent()), Arc::clone(meter.metrics()));
     let minutes = Arc::clone(meter.minutes());
     let state = WriterState { meter, publisher, keys: Arc::clone(&keys), retention };
@@ -204,9 +202,11 @@ pub fn start(params: Params) -> io::Result<Control> {
     Ok(Control { entrance, thread, stop, readers, outgoing, reloading, writer, checkpoints, telemetry, lock })
 }
 
-/// Publishes the first snapshot, and counts in its limits what earlier processes left.
+/// Publishes the first snapshot. What earlier processes left is stored before, or counted in its limits.
 fn first_snapshot(params: PublisherParams, meter: &mut Meter) -> DbResult<Publisher> {
+    meter.begin();
     let publisher = Publisher::start(params, meter.db_mut())?;
+    log_unusable(&publisher.view());
     meter.count_rest().map(|()| publisher)
 }
 
