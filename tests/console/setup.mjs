@@ -339,6 +339,7 @@ export const setupChecks = {
       await own.api("POST", "providers", { id: "partner", type: "oauth_partner", base_url: "https://api.example.org/v1", owner: ada.id, models: ["m"], oauth: addresses });
       await page.goto(`${browser.origin}/console/providers/partner`);
       await page.getByRole("region", { name: "Sign-in" }).getByText(EXPERIMENTAL).waitFor();
+      await page.getByRole("region", { name: "Sign-in" }).getByRole("link", { name: "Ada", exact: true }).waitFor({ timeout: 5_000 });
       assert.deepEqual(await axe(page), []);
     });
   },

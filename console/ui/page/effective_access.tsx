@@ -107,13 +107,13 @@ function AccessPage({ kind, id }: { kind: Kind; id: string }) {
                 </Empty>
               }
               columns={[
-                { head: "Selector", width: "3fr", least: 180, cell: (row) => <Selector of={row} /> },
+                { head: "Selector", width: "5fr", least: 180, cell: (row) => <Selector of={row} /> },
                 { head: "Kind", width: 104, fold: 1, cell: (row) => <span class="muted">{KINDS[row.kind]}</span> },
                 { head: "Can call", width: 136, cell: (row) => <Verdict of={row} /> },
-                { head: "Why not", width: "4fr", least: 200, fold: 3, cell: ({ reasons }) => wordsOf(reasons, 0) },
+                { head: "Why not", width: "7fr", least: 200, fold: 3, cell: ({ reasons }) => wordsOf(reasons, 0) },
                 {
                   head: "What would change it",
-                  width: "3fr",
+                  width: "8fr",
                   least: 200,
                   fold: 2,
                   cell: ({ reasons }) => <Change reasons={reasons} />,

@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { at, call, may } from "../api/client";
 import { enabledHumans, projects, useFirst } from "../api/objects";
 import { changed, useResource } from "../api/resource";
-import type { GatewayState, OauthDisconnected, Project, Provider, StartedOauthSignIn } from "../api/types";
+import type { GatewayState, OauthDisconnected, Principal, Project, Provider, StartedOauthSignIn } from "../api/types";
 import { href } from "../app/router";
 import { Chooser } from "../part/chooser";
 import { Combobox, without } from "../part/combobox";
@@ -64,7 +64,7 @@ export function SignInCard({ of, title = "Sign-in" }: { of: Provider; title?: st
         rows={[
           ["State", <State key="s" kind={mark} word={word} />],
           ["Account", signIn.account],
-          ["Owner", may("administer") && of.owner ? <Ref key="o" kind="human" id={of.owner} name={null} /> : null],
+          ["Owner", may("administer") && of.owner ? <Owner key="o" id={of.owner} /> : null],
           ["Scopes", signIn.scopes.join(" ") || null],
           ["Token", isConnected ? (signIn.renewable ? "renewed by itself" : "not renewable") : null],
           ["Expires", isConnected ? (signIn.expires_at_ms ? moment(signIn.expires_at_ms) : UNKNOWN) : null],
@@ -115,6 +115,11 @@ export function SignInCard({ of, title = "Sign-in" }: { of: Provider; title?: st
       )}
     </Card>
   );
+}
+
+function Owner({ id }: { id: string }) {
+  const human = useResource<Principal>(`principals/${encodeURIComponent(id)}`).data.value;
+  return <Ref kind="human" id={id} name={human?.name} />;
 }
 
 /** Who may use the provider although it is private. Its projects are asked for once somebody wants to change that. */
