@@ -42,26 +42,22 @@ impl Meter {
         if bytes == 0 && self.inbox.notes.is_empty() {
             return Ok(());
         }
-        tracing::info!(
-            "{} MiB of usage records that an earlier process left are stored while the gateway serves",
-            bytes.div_ceil(1 << 20)
-        );
         self.behind_since = Some(now);
-        if !self.charges.has_limits(&self.db)? {
-            return Ok(());
-        }
+        let has_limits = self.charges.has_limits(&self.db)?;
         // The notes are read again when the journal is stored, and an error is reported then.
         let files = note_files(&self.inbox.notes).unwrap_or_default();
         let noted = records_of(&files);
         let starts: HashSet<u64> = noted.keys().map(|(_, started_at_ms)| *started_at_ms).collect();
         let Self { tracked, charges, db, buffer, .. } = self;
         let mut known = requests::stored(db, noted.values().map(|(record, _)| record))?;
-        for tracked in tracked.iter_mut().filter(|one| is_behind(one) && !one.is_charged) {
+        for tracked in tracked.iter_mut().filter(|one| is_behind(one)) {
+            let is_counted = has_limits && !tracked.is_charged;
+            // Without limits it finds out how many wait.
             tracked.look_ahead(buffer, |record, trace| {
                 if starts.contains(&record.started_at_ms) {
                     known.insert((record.request_id.to_owned(), record.started_at_ms));
                 }
-                charges.count_ahead(db, record, trace)
+                if is_counted { charges.count_ahead(db, record, trace) } else { Ok(()) }
             })?;
         }
         for (record, trace) in noted.values() {
@@ -70,6 +66,10 @@ impl Meter {
             }
         }
         self.counted_at_ms = Some(unix_ms());
+        tracing::info!(
+            "{} usage records that an earlier process left are stored while the gateway serves",
+            self.unstored()
+        );
         Ok(())
     }
 
