@@ -115,7 +115,7 @@ export const routeChecks = {
     await page.keyboard.press("Enter");
     await page.getByRole("button", { name: "blind/echo" }).waitFor({ state: "detached" });
     await page.getByRole("button", { name: "sighted/echo" }).press("Enter");
-    await page.locator("dd").getByText("input $1.00, output $1.50").waitFor();
+    await page.locator("dd").getByText("input $1.00, output $1.50").first().waitFor();
     assert.deepEqual(await axe(page), []);
     await page.getByRole("link", { name: "Try" }).press("Enter");
     assert.equal(await page.getByLabel("Model or endpoint", { exact: true }).inputValue(), "sighted/echo");
