@@ -129,10 +129,11 @@ class Api:
         versioned = "If-Match" in read
         if versioned:
             self.call(method, path, *arguments, body=body, status=412, headers={"if-match": '"999999"'})
+        else:
+            self.call(method, path, *arguments, body=body, status=400, headers={"if-match": '"1"'})
         if "dry_run" in self.document.parameters(operation, "query"):
             self.call(method, path, *arguments, body=body, query={"dry_run": True}, status=200)
-        # A route that does not read the header ignores this value, which is not valid.
-        headers = {} if versioned else {"if-match": "none"}
+        headers = {}
         repeatable = "Idempotency-Key" in read
         if method == "POST":
             headers["idempotency-key"] = f"key-{next(self.numbers)}"

@@ -47,7 +47,7 @@ impl Parameter {
         if self.route.is_empty() {
             name.to_owned()
         } else {
-            format!("{}.{name}", self.route.replace('/', "."))
+            format!("{}.{name}", self.route.replace("/{}", "").replace('/', "."))
         }
     }
 
