@@ -53,7 +53,7 @@ export async function longState(binary, home) {
   const failover = ["second", "echo"].map((provider) => ({ provider, model: "echo" }));
   await many(gateway, ROWS, "endpoints", (n) => ({ name: `endpoint-${padded(shuffled(n))}`, failover: failover.slice(n % 2) }));
   await many(gateway, PROVIDERS, "providers", (n) => ({ id: `provider-${padded(shuffled(n))}`, type: "echo", models: ["echo"] }));
-  await gateway.api("POST", "providers", { id: "wide", type: "echo", models: Array.from({ length: ROWS }, (_, n) => `model-${padded(n)}`) });
+  await gateway.api("POST", "providers", { id: "wide", type: "compatible", base_url: "http://127.0.0.1:9/v1", api_key: "sk-of-a-test", models: Array.from({ length: ROWS }, (_, n) => `model-${padded(n)}`) });
   const webhook = await gateway.api("POST", "webhooks", { name: "pager", url: "http://127.0.0.1:9/" });
   console.log(`figure  ${5 * ROWS + PROVIDERS} objects are made after ${Math.round(performance.now() - began)} ms`);
   await gateway.stop();
