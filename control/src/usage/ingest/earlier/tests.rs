@@ -1,3 +1,5 @@
+//! What an earlier process left, counted in limits ahead of its storing.
+
 use std::sync::Arc;
 use std::time::Instant;
 
