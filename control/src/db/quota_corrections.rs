@@ -60,10 +60,7 @@ impl Corrections {
         trace: Trace<'_>,
     ) -> DbResult<()> {
         let Self { rules, sums, changes } = self;
-        let rules = match rules {
-            Some(rules) => rules,
-            None => rules.insert(Rules::load(db)?),
-        };
+        let rules = Rules::loaded(rules, db)?;
         let (at_ms, after) = (record.started_at_ms, Costs::of(record));
         let served = (record.name(RecordName::Provider), record.name(RecordName::Model));
         let lost = before.lost.iter().zip(&after.lost).filter_map(|(before, after)| {

@@ -9,7 +9,7 @@ use shared::clock::unix_ms;
 use shared::quota::{Counter, Counters};
 
 use crate::db::engine::{Db, DbResult};
-use crate::db::quotas::{Rules, parts};
+use crate::db::quotas::Rules;
 use crate::db::usage_effects;
 use crate::routing::publish::TouchedAccess;
 
@@ -53,23 +53,14 @@ impl Charges {
         }
     }
 
-    /// True if there are limits.
-    pub(super) fn has_limits(&mut self, db: &Db) -> DbResult<bool> {
-        Ok(!loaded(&mut self.rules, db)?.is_empty())
-    }
-
     /// Adds the usage of an exchange that waits to the counters in memory, which nothing else has added it to.
     pub(super) fn count_ahead(&mut self, db: &Db, record: &Record<'_>, trace: Trace<'_>) -> DbResult<()> {
-        let (rules, now_ms) = (loaded(&mut self.rules, db)?, unix_ms());
-        for (spent, target) in parts(record, trace) {
-            for rule in rules.of_record(record, target) {
-                if let (Some(amount), Some(counter)) =
-                    (spent.amount(rule.metric), self.counters.get(&rule.id))
-                {
-                    counter.add(record.started_at_ms, amount, now_ms);
-                }
+        let (rules, now_ms) = (Rules::loaded(&mut self.rules, db)?, unix_ms());
+        rules.each_amount(record, trace, |rule, amount| {
+            if let Some(counter) = self.counters.get(&rule.id) {
+                counter.add(record.started_at_ms, amount, now_ms);
             }
-        }
+        });
         Ok(())
     }
 
@@ -81,29 +72,20 @@ impl Charges {
         trace: Trace<'_>,
         counted_at_ms: Option<u64>,
     ) -> DbResult<()> {
-        let rules = loaded(&mut self.rules, db)?;
-        if rules.is_empty() {
-            return Ok(());
-        }
+        let Self { counters, rules, sums, late } = self;
         let at_ms = record.started_at_ms;
-        for (spent, target) in parts(record, trace) {
-            for rule in rules.of_record(record, target) {
-                let amount = spent.amount(rule.metric).unwrap_or(0);
-                if amount == 0 {
-                    continue;
-                }
-                if let Some((start_ms, _)) = rule.period.and_then(|period| period.window(at_ms)) {
-                    let sum = self.sums.entry((rule.id.clone(), start_ms)).or_default();
-                    *sum = sum.saturating_add(amount);
-                }
-                if let Some(counter) = self.counters.get(&rule.id)
-                    && at_ms < counter.since_ms()
-                    && counted_at_ms.is_none_or(|counted| counted < counter.since_ms())
-                {
-                    self.late.push(Late { counter, at_ms, amount });
-                }
+        Rules::loaded(rules, db)?.each_amount(record, trace, |rule, amount| {
+            if let Some((start_ms, _)) = rule.period.and_then(|period| period.window(at_ms)) {
+                let sum = sums.entry((rule.id.clone(), start_ms)).or_default();
+                *sum = sum.saturating_add(amount);
             }
-        }
+            if let Some(counter) = counters.get(&rule.id)
+                && at_ms < counter.since_ms()
+                && counted_at_ms.is_none_or(|counted| counted < counter.since_ms())
+            {
+                late.push(Late { counter, at_ms, amount });
+            }
+        });
         Ok(())
     }
 
@@ -130,20 +112,9 @@ impl Charges {
     }
 }
 
-/// Returns the limits, loaded on first use.
-fn loaded<'a>(rules: &'a mut Option<Rules>, db: &Db) -> DbResult<&'a Rules> {
-    match rules {
-        Some(rules) => Ok(rules),
-        None => Ok(rules.insert(Rules::load(db)?)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use shared::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
-    use shared::quota::{Counter, Metric, Period, Quota, Scope, Subject};
     use shared::usage::{Lost, StepResult, TokenCounts, TraceStep, UsageEvent, UsageLog as _};
     use tempfile::TempDir;
 
@@ -205,20 +176,7 @@ mod tests {
     fn an_exchange_between_the_reading_of_a_limit_and_its_publication_counts() {
         let home = TempDir::new().unwrap();
         let mut process = Process::start(home.path());
-        let row =
-            "INSERT INTO quotas VALUES ('q', 'gateway', '', NULL, NULL, 'requests', 'total', 9, 1, 1, 0, 0)";
-        process.meter.db_mut().execute(row, ()).unwrap();
-        let counter = Arc::new(Counter::new(Period::Total, 0));
-        process.counters.put(Quota {
-            id: "q".into(),
-            subject: Subject::Gateway,
-            scope: Scope::default(),
-            metric: Metric::Requests,
-            period: Some(Period::Total),
-            limit: 9,
-            is_hard: true,
-            counter: Arc::clone(&counter),
-        });
+        let counter = process.limit_gateway();
         let (before, after) = (event(0), event(2));
         assert!(before.started_at_ms < after.started_at_ms);
         let mut log = process.journal.log().unwrap();

@@ -9,7 +9,6 @@ use shared::id::{EndpointName, ModelId, ProviderId};
 use shared::quota::{Metric, Period, Scope, Subject};
 
 pub(crate) use self::rules::Rules;
-pub(crate) use self::spent::parts;
 pub(crate) use self::used::{KEPT_MS, add_used, correct_used, recent, used, used_since};
 use super::human_scope::HumanScope;
 use super::keys;

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use records::{Record, RecordName};
+use records::{Record, RecordName, Trace};
 use shared::quota::Subject;
 
+use super::spent::parts;
 use super::{ALL, Of, QuotaRow, of_subject};
 use crate::db::engine::{Db, DbResult};
 use crate::db::keys::{self, OpeningKey};
@@ -25,6 +26,14 @@ impl Rules {
             rules.load_families(db)?;
         }
         Ok(rules)
+    }
+
+    /// Returns the limits in `rules`, loaded on first use.
+    pub(crate) fn loaded<'a>(rules: &'a mut Option<Self>, db: &Db) -> DbResult<&'a Self> {
+        match rules {
+            Some(rules) => Ok(rules),
+            None => Ok(rules.insert(Self::load(db)?)),
+        }
     }
 
     /// Loads the limits of `subjects`, and those that may count a request of one of these keys.
@@ -149,6 +158,25 @@ impl Rules {
         ];
         let rows = self.of(subjects).chain(gateway.into_iter().flatten());
         rows.filter(move |row| row.counted.covers(provider, model, endpoint))
+    }
+
+    /// Calls `each` with every limit that counts a part of an exchange, and the amount, unless that is 0.
+    pub(crate) fn each_amount(
+        &self,
+        record: &Record<'_>,
+        trace: Trace<'_>,
+        mut each: impl FnMut(&QuotaRow, u64),
+    ) {
+        if self.is_empty() {
+            return;
+        }
+        for (spent, target) in parts(record, trace) {
+            for row in self.of_record(record, target) {
+                if let Some(amount) = spent.amount(row.metric).filter(|amount| *amount > 0) {
+                    each(row, amount);
+                }
+            }
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use shared::clock::unix_ms;
 use shared::quota::{Counter, Counters, Period, Quota, Subject};
 
 use crate::db::engine::{Db, DbResult};
-use crate::db::quotas::{self, Of, QuotaRow, Rules, parts};
+use crate::db::quotas::{self, Of, QuotaRow, Rules};
 
 /// Quotas by the subjects that they apply to.
 pub(super) struct QuotasBySubject {
@@ -135,14 +135,11 @@ fn restore_minutes(
     }
     let now_ms = unix_ms();
     quotas::recent(db, now_ms.saturating_sub(MINUTE_MS), |record, trace| {
-        for (spent, target) in parts(record, trace) {
-            let rules = rules.of_record(record, target);
-            for row in rules.filter(|row| sliding.contains(row.id.as_str())) {
-                if let (Some(quota), Some(amount)) = (quotas.get(&row.id), spent.amount(row.metric)) {
-                    quota.counter.add(record.started_at_ms, amount, now_ms);
-                }
+        rules.each_amount(record, trace, |row, amount| {
+            if let Some(quota) = quotas.get(&row.id).filter(|_| sliding.contains(row.id.as_str())) {
+                quota.counter.add(record.started_at_ms, amount, now_ms);
             }
-        }
+        });
     })
 }
 

@@ -14,7 +14,7 @@ use records::frame::{self, Frame, JournalSpot};
 use shared::alarm::Alarm;
 use shared::id::{KeyId, ModelId, ProviderId};
 use shared::operation::Operation;
-use shared::quota::Counters;
+use shared::quota::{Counter, Counters, Metric, Period, Quota, Scope, Subject};
 use shared::usage::{Details, Outcome, Provenance, TokenCounts, Units, Unpriced, UsageEvent, UsageLog as _};
 use tempfile::TempDir;
 
@@ -95,6 +95,24 @@ impl Process {
         let counters = Arc::<Counters>::default();
         let meter = Meter::new(writer, inbox, Arc::clone(journal.gauge()), Arc::clone(&counters));
         Self { journal, meter, counters, db, dir }
+    }
+
+    /// Stores a limit on the requests of the whole gateway, and returns its counter, which is not published yet.
+    pub(crate) fn limit_gateway(&mut self) -> Arc<Counter> {
+        let row =
+            "INSERT INTO quotas VALUES ('q', 'gateway', '', NULL, NULL, 'requests', 'total', 9, 1, 1, 0, 0)";
+        self.meter.db_mut().execute(row, ()).unwrap();
+        let quota = self.counters.put(Quota {
+            id: "q".into(),
+            subject: Subject::Gateway,
+            scope: Scope::default(),
+            metric: Metric::Requests,
+            period: Some(Period::Total),
+            limit: 9,
+            is_hard: true,
+            counter: Arc::new(Counter::new(Period::Total, 0)),
+        });
+        Arc::clone(&quota.counter)
     }
 
     pub(crate) fn gauge(&self) -> &Gauge {

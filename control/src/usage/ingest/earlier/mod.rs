@@ -1,6 +1,6 @@
-//! What earlier processes left: records in the journal that are not stored, and notes of exchanges that never ended. A start
-//! stores them for a second at most. What is left then is counted in the limits, so that no limit lets more through, and
-//! stored while the gateway serves: a start does not grow with it.
+//! Records, and notes of exchanges that never ended, that earlier processes left in the journal. A start stores them for a
+//! second at most. It only reads the rest, to count it in the limits, so that no limit lets more through; the rest is stored
+//! while the gateway serves.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -43,7 +43,6 @@ impl Meter {
             return Ok(());
         }
         self.behind_since = Some(now);
-        let has_limits = self.charges.has_limits(&self.db)?;
         // The notes are read again when the journal is stored, and an error is reported then.
         let files = note_files(&self.inbox.notes).unwrap_or_default();
         let noted = records_of(&files);
@@ -51,13 +50,13 @@ impl Meter {
         let Self { tracked, charges, db, buffer, .. } = self;
         let mut known = requests::stored(db, noted.values().map(|(record, _)| record))?;
         for tracked in tracked.iter_mut().filter(|one| is_behind(one)) {
-            let is_counted = has_limits && !tracked.is_charged;
-            // Without limits it finds out how many wait.
+            let is_charged = tracked.is_charged;
+            // Without limits this only finds out how many wait.
             tracked.look_ahead(buffer, |record, trace| {
                 if starts.contains(&record.started_at_ms) {
                     known.insert((record.request_id.to_owned(), record.started_at_ms));
                 }
-                if is_counted { charges.count_ahead(db, record, trace) } else { Ok(()) }
+                if is_charged { Ok(()) } else { charges.count_ahead(db, record, trace) }
             })?;
         }
         for (record, trace) in noted.values() {

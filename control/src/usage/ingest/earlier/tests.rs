@@ -1,10 +1,10 @@
-//! What an earlier process left, counted in limits ahead of its storing.
+//! Tests of a start whose journal contains records of an earlier process.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use shared::id::ProjectId;
-use shared::quota::{Counter, Metric, Period, Quota, Scope, Subject};
+use shared::quota::Counter;
 use shared::usage::{UsageEvent, UsageLog as _};
 use tempfile::TempDir;
 
@@ -15,32 +15,19 @@ fn of_project(n: u64) -> UsageEvent {
     UsageEvent { project: Some(ProjectId::new("prj")), ..event(n) }
 }
 
-/// Starts a process whose limit `q` was published when `published_at_ms`.
-fn limited(process: &Process, published_at_ms: u64) -> Arc<Counter> {
-    let counter = Arc::new(Counter::new(Period::Total, 0));
-    process.counters.put(Quota {
-        id: "q".into(),
-        subject: Subject::Gateway,
-        scope: Scope::default(),
-        metric: Metric::Requests,
-        period: Some(Period::Total),
-        limit: 1_000_000,
-        is_hard: true,
-        counter: Arc::clone(&counter),
-    });
-    process.counters.published(published_at_ms);
+/// Publishes a limit of the gateway now, and returns its counter.
+fn limited(process: &mut Process) -> Arc<Counter> {
+    let counter = process.limit_gateway();
+    process.counters.published(unix_ms());
     counter
 }
 
-/// The review's row C10: a start with many waiting records does not store them first, and no limit forgets them.
+/// A start with many waiting records does not store them all first, and no limit forgets them.
 #[test]
 fn a_start_counts_what_waits_in_limits_and_stores_it_behind() {
     const RECORDS: u64 = 5_000;
     let home = TempDir::new().unwrap();
-    let mut process = Process::start(home.path());
-    let row =
-        "INSERT INTO quotas VALUES ('q', 'gateway', '', NULL, NULL, 'requests', 'total', 9, 1, 1, 0, 0)";
-    process.meter.db_mut().execute(row, ()).unwrap();
+    let process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
     (0..RECORDS).for_each(|n| assert!(log.append(&of_project(n))));
     // Exchange 0 has a record and a note, the last one a note alone.
@@ -52,7 +39,7 @@ fn a_start_counts_what_waits_in_limits_and_stores_it_behind() {
 
     let mut next = Process::start(home.path());
     next.meter.begin_until(Instant::now());
-    let counter = limited(&next, unix_ms());
+    let counter = limited(&mut next);
     assert_eq!(next.sql("SELECT count(*) FROM usage"), 0, "nothing was stored before the gateway serves");
     next.meter.count_rest().unwrap();
     let used = || counter.read(unix_ms()).used;
@@ -79,11 +66,8 @@ fn a_limit_that_is_made_while_earlier_records_are_stored_counts_them_too() {
     next.meter.round();
     next.meter.count_rest().unwrap();
     let stored = u64::try_from(next.sql("SELECT CAST(sum(exchanges) AS BIGINT) FROM usage")).unwrap();
-    let row =
-        "INSERT INTO quotas VALUES ('q', 'gateway', '', NULL, NULL, 'requests', 'total', 9, 1, 1, 0, 0)";
-    next.meter.db_mut().execute(row, ()).unwrap();
+    let counter = limited(&mut next);
     next.meter.access_changed(&crate::routing::publish::TouchedAccess::All);
-    let counter = limited(&next, unix_ms());
     next.settle();
     assert_eq!(counter.read(unix_ms()).used, RECORDS - stored);
 }
