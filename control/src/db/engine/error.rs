@@ -12,7 +12,7 @@ pub struct DbError {
     text: String,
 }
 
-/// What a caller can do something about.
+/// The kinds of errors that callers treat differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DbErrorKind {
     /// A statement that must find a row found none.
@@ -27,7 +27,7 @@ pub(crate) enum DbErrorKind {
     Busy,
     /// The disk is full.
     DiskFull,
-    /// The database is damaged, or is none.
+    /// The file is damaged, or is no database.
     Damaged,
     /// Anything else.
     Other,

@@ -15,13 +15,13 @@ pub(crate) enum Value<'a> {
     Blob(&'a [u8]),
 }
 
-/// What can be stored as a value.
+/// A type whose values can be stored.
 pub(crate) trait ToValue {
     /// Returns the value, or an error if it cannot be stored.
     fn to_value(&self) -> DbResult<Value<'_>>;
 }
 
-/// What can be read from a value.
+/// A type that can be read from a stored value.
 pub(crate) trait FromValue<'a>: Sized {
     /// Returns what the value stands for.
     fn from_value(value: Value<'a>) -> Result<Self, Mismatch>;

@@ -1,4 +1,4 @@
-//! What the catalog holds about one instance of a provider.
+//! The catalog entry of one provider instance.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What is known about a model, and from where: the types that the rooms of the catalog share.
+//! Types that several modules of the catalog share: a known model, the sources of its facts, and its prices with their label.
 
 use std::sync::Arc;
 

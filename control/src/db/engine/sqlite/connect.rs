@@ -12,7 +12,7 @@ use super::convert::{bound, stored};
 use super::session::Db;
 use crate::db::engine::{DbError, DbResult, FromValue, ToValue};
 
-/// What a connection may do with its file.
+/// The access of a connection to its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
