@@ -16,7 +16,7 @@ use super::{
 };
 use crate::chat::request::{ChatRequest, SignedThought};
 use crate::chat::{
-    self, ChatCompletion, ChatForm, ChatSink, ChatSource, ChatStream, ChunkSource, ChunkWriter,
+    self, ChatCompletion, ChatForm, ChatSink, ChatSource, ChatStream, ChunkReader, ChunkWriter, SseSource,
 };
 use crate::json::{self, Tree};
 use crate::stream::AnswerStream;
@@ -221,7 +221,7 @@ impl ChatTarget for NativeChat {
     }
 
     fn source(&self) -> Box<dyn ChatSource> {
-        Box::new(ChunkSource::default())
+        Box::new(SseSource::<ChunkReader>::default())
     }
 }
 

@@ -1,64 +1,29 @@
-//! Reads a chat target's stream. Memory is bounded by the size of one event.
+//! Reads the events of a chat target's stream.
 
 use super::document::{ChatDocument, DocumentChoice};
 use super::failed::{end_answer, end_choice};
-use super::source::ChatSource;
+use super::source::ChatEvents;
 use super::{AnswerText, ChatDelta, ChatSink, ChatTextKind, ClientUsage};
 use crate::envelope::StreamError;
 use crate::passthrough::{Alike, Varying};
-use crate::sse::{EventFinder, lossy_text};
+use crate::sse::lossy_text;
 
 /// Reads chunks in their vendors' variants.
 #[derive(Debug)]
-pub(crate) struct ChunkSource {
-    events: EventFinder,
-    reader: ChunkReader,
-}
-
-#[derive(Debug)]
-struct ChunkReader {
+pub(crate) struct ChunkReader {
     /// Matches chunks that contain only text.
     alike: Alike<ChatTextKind>,
     /// True once a chunk has been read.
     begun: bool,
 }
 
-impl Default for ChunkSource {
+impl Default for ChunkReader {
     fn default() -> Self {
-        let reader = ChunkReader { alike: Alike::new(Varying::Padding), begun: false };
-        Self { events: EventFinder::default(), reader }
+        Self { alike: Alike::new(Varying::Padding), begun: false }
     }
 }
 
-impl ChatSource for ChunkSource {
-    fn push(&mut self, chunk: &[u8], sink: &mut dyn ChatSink) {
-        let Self { events, reader } = self;
-        let read = events.push(chunk, |data| {
-            reader.event(data, sink);
-            !sink.has_ended()
-        });
-        if read.is_err() {
-            sink.fail(&unreadable("The upstream sent an event that is too large."));
-        }
-    }
-
-    fn end(&mut self, sink: &mut dyn ChatSink) {
-        let Self { events, reader } = self;
-        events.end(|data| {
-            // Data that does not parse was cut off.
-            let is_json = || serde_json::from_slice::<serde::de::IgnoredAny>(data).is_ok();
-            if data.starts_with(b"[DONE]") || is_json() {
-                reader.event(data, sink);
-            }
-            false
-        });
-        if !sink.has_ended() && sink.state().finished {
-            end_answer(sink);
-        }
-    }
-}
-
-impl ChunkReader {
+impl ChatEvents for ChunkReader {
     fn event(&mut self, data: &[u8], sink: &mut dyn ChatSink) {
         if let Some(like) = self.alike.read(data) {
             sink.delta(0, ChatDelta::Text(like.meaning, AnswerText::Escaped(like.text)));
@@ -90,6 +55,24 @@ impl ChunkReader {
             sink.begin(0);
         }
         chunk.first_choices().for_each(|choice| relay_choice(choice, sink));
+    }
+
+    fn last_event(&mut self, data: &[u8], sink: &mut dyn ChatSink) {
+        // Data that does not parse was cut off.
+        let is_json = || serde_json::from_slice::<serde::de::IgnoredAny>(data).is_ok();
+        if data.starts_with(b"[DONE]") || is_json() {
+            self.event(data, sink);
+        }
+    }
+
+    fn end(&mut self, sink: &mut dyn ChatSink) {
+        if sink.state().finished {
+            end_answer(sink);
+        }
+    }
+
+    fn too_large() -> StreamError {
+        unreadable("The upstream sent an event that is too large.")
     }
 }
 

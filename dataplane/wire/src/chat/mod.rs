@@ -19,7 +19,7 @@ mod source;
 mod synthesize;
 mod usage;
 
-pub(crate) use chunk_source::ChunkSource;
+pub(crate) use chunk_source::ChunkReader;
 pub(crate) use chunk_writer::ChunkWriter;
 pub(crate) use collect::collect;
 pub(crate) use completion::{ChatCall, ChatChoice, ChatCompletion, ThinkingBlock};
@@ -33,7 +33,7 @@ pub(crate) use form::ChatForm;
 pub(crate) use media::OutputMedia;
 pub(crate) use response::{ChatAnswerScan, has_choice, whole_answer, with_names};
 pub(crate) use signature::thought_signature;
-pub(crate) use source::{ChatSource, ChatStream};
+pub(crate) use source::{ChatEvents, ChatSource, ChatStream, SseSource};
 pub use synthesize::synthesize_stream;
 pub use usage::token_counts;
 pub(crate) use usage::{UsageReader, named, scaled};

@@ -5,6 +5,8 @@ use std::fmt::Debug;
 use bytes::Bytes;
 
 use super::ChatSink;
+use crate::envelope::StreamError;
+use crate::sse::EventFinder;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// Reads a target's stream as a chat answer.
@@ -13,6 +15,54 @@ pub(crate) trait ChatSource: Debug {
     fn push(&mut self, chunk: &[u8], sink: &mut dyn ChatSink);
     /// Ends the stream. A complete answer is ended in the sink, an interrupted one is left open.
     fn end(&mut self, sink: &mut dyn ChatSink);
+}
+
+/// Reads server-sent events as a chat answer.
+pub(crate) trait ChatEvents: Debug {
+    /// Reads the data of one event.
+    fn event(&mut self, data: &[u8], sink: &mut dyn ChatSink);
+    /// Reads the data of a last event without its blank line, which may have been cut off.
+    fn last_event(&mut self, data: &[u8], sink: &mut dyn ChatSink);
+    /// Handles the end of a stream whose events did not end the answer.
+    fn end(&mut self, sink: &mut dyn ChatSink);
+    /// Returns the error for an event that is larger than the gateway's limit.
+    fn too_large() -> StreamError;
+}
+
+/// Reads a target's server-sent events. Memory is bounded by the size of one event and by what `R` keeps.
+#[derive(Debug, Default)]
+pub(crate) struct SseSource<R> {
+    events: EventFinder,
+    reader: R,
+}
+
+impl<R> SseSource<R> {
+    /// Creates a source for a new stream.
+    pub(crate) fn new(reader: R) -> Self {
+        Self { events: EventFinder::default(), reader }
+    }
+}
+
+impl<R: ChatEvents> ChatSource for SseSource<R> {
+    fn push(&mut self, chunk: &[u8], sink: &mut dyn ChatSink) {
+        let read = self.events.push(chunk, |data| {
+            self.reader.event(data, sink);
+            !sink.has_ended()
+        });
+        if read.is_err() {
+            sink.fail(&R::too_large());
+        }
+    }
+
+    fn end(&mut self, sink: &mut dyn ChatSink) {
+        self.events.end(|data| {
+            self.reader.last_event(data, sink);
+            false
+        });
+        if !sink.has_ended() {
+            self.reader.end(sink);
+        }
+    }
 }
 
 /// A target's stream, translated for a client.

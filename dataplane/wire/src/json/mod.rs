@@ -28,7 +28,8 @@ pub(crate) use text::{escaped, unescape_mended};
 pub use text::{quote, unescape, unescape_owned};
 pub(crate) use text_end::text_length;
 pub use tree::{Tree, parse, write};
-pub use writer::{JsonWriter, compact};
+pub use writer::JsonWriter;
+pub(crate) use writer::compact;
 
 #[cfg(test)]
 mod tests;

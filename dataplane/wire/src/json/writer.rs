@@ -128,23 +128,22 @@ impl JsonWriter {
 /// The maximum memory that a writer keeps between two documents, in bytes.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
-/// Appends `json`, which must be valid, to `out` without the white space between its tokens.
-pub fn compact(json: &[u8], out: &mut Vec<u8>) {
-    let mut rest = json;
-    while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b' ' | b'\t' | b'\n' | b'\r')) {
+/// Returns `json`, which must be valid, without the white space between its tokens.
+pub(crate) fn compact(json: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(json.len()), json);
+    while let Some(at) = rest.find(['"', ' ', '\t', '\n', '\r']) {
         let (before, from) = rest.split_at(at);
-        out.extend_from_slice(before);
-        let length = match from.split_first() {
-            Some((b'"', inside)) => super::text_length(inside).map_or(from.len(), |length| length + 2),
-            Some(_) | None => 1,
-        };
-        let (this, after) = from.split_at_checked(length).unwrap_or((from, &[]));
-        if this.first() == Some(&b'"') {
-            out.extend_from_slice(this);
+        out.push_str(before);
+        let text = from.strip_prefix('"');
+        let length = text
+            .map_or(1, |text| super::text_length(text.as_bytes()).map_or(from.len(), |length| length + 2));
+        let (this, after) = from.split_at_checked(length).unwrap_or((from, ""));
+        if text.is_some() {
+            out.push_str(this);
         }
         rest = after;
     }
-    out.extend_from_slice(rest);
+    out + rest
 }
 
 #[cfg(test)]
@@ -180,9 +179,7 @@ mod tests {
             ("[\"\",\"\\\\\" , true]", r#"["","\\",true]"#),
         ];
         for (json, want) in rows {
-            let mut out = Vec::new();
-            compact(json.as_bytes(), &mut out);
-            assert_eq!(String::from_utf8_lossy(&out), want);
+            assert_eq!(compact(json), want);
         }
     }
 }

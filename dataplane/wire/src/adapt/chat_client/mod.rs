@@ -17,10 +17,13 @@ pub(super) use tools::{ChatToolChoice, ChatTools, arguments, tools};
 
 use std::borrow::Cow;
 
+use serde_json::value::RawValue;
+
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::{Asking, Loss, loss};
 use crate::chat::request::ChatRequest;
-use crate::chat::{ChatForm, escape};
+use crate::chat::{ChatCall, ChatForm, escape};
+use crate::json::compact;
 
 /// Completes the calls in a target's answers.
 #[derive(Clone, Debug)]
@@ -35,6 +38,22 @@ impl CallIdentity {
     /// Creates the identity of the calls in answers to a request; `names` holds the tool names sent to the target.
     pub(super) fn new(asking: &Asking<'_>, names: ToolNames) -> Self {
         Self { seed: asking.seed.to_owned(), names }
+    }
+
+    /// Returns the call at `position`, counted over the whole answer. Without `input` it has no arguments.
+    pub(super) fn call<'a>(
+        &self,
+        id: Option<Cow<'a, str>>,
+        name: Option<Cow<'a, str>>,
+        input: Option<&RawValue>,
+        position: u64,
+    ) -> ChatCall<'a> {
+        ChatCall {
+            id: self.call_id(id, position),
+            name: self.tool_name(name),
+            input: escape(compact(input.map_or("{}", RawValue::get)).into()),
+            ..ChatCall::default()
+        }
     }
 
     /// Returns the id of the call at `position`, counted over the whole answer; one is made if the target assigned none.

@@ -1,18 +1,13 @@
 //! Reads complete answers.
 
-use serde_json::value::RawValue;
-
 use super::stream::BedrockSource;
 use crate::adapt::BadAnswer;
 use crate::adapt::chat_client::CallIdentity;
 use crate::adapt::through_chat::ChatTarget;
 use crate::bedrock::{ConverseAnswer, ConverseBlock, ConverseToolUse, ConverseUsage, Reasoning};
-use crate::chat::{
-    ChatCall, ChatChoice, ChatCompletion, ChatSource, ChoiceEnd, ClientUsage, ThinkingBlock, escape,
-};
+use crate::chat::{ChatChoice, ChatCompletion, ChatSource, ChoiceEnd, ClientUsage, ThinkingBlock, escape};
 use crate::envelope::StreamError;
 use crate::finish_word::in_chat_words;
-use crate::json::compact;
 
 /// Reads the answers to one request.
 #[derive(Debug)]
@@ -61,7 +56,8 @@ impl BedrockTarget {
         }
         if let Some(call) = block.tool_use.filter(ConverseToolUse::is_for_the_client) {
             let position = choice.calls.len().try_into().unwrap_or(u64::MAX);
-            choice.calls.push(whole_call(call, position, &self.calls));
+            let (id, name) = (call.tool_use_id.map(|id| id.0), call.name.map(|name| name.0));
+            choice.calls.push(self.calls.call(id, name, call.input, position));
         }
         if let Some(reasoning) = block.reasoning_content {
             self.reasoning(reasoning, choice);
@@ -81,17 +77,5 @@ impl BedrockTarget {
         if let Some(data) = reasoning.redacted_content.filter(|_| self.thinking_blocks) {
             choice.thinking_blocks.push(ThinkingBlock::Redacted(escape(data.0)));
         }
-    }
-}
-
-fn whole_call<'a>(call: ConverseToolUse<'a>, position: u64, identity: &CallIdentity) -> ChatCall<'a> {
-    let mut arguments = Vec::new();
-    compact(call.input.map_or("{}", RawValue::get).as_bytes(), &mut arguments);
-    ChatCall {
-        id: identity.call_id(call.tool_use_id.map(|id| id.0), position),
-        name: identity.tool_name(call.name.map(|name| name.0)),
-        // JSON stays valid UTF-8 when its white space is removed.
-        input: escape(String::from_utf8(arguments).unwrap_or_default().into()),
-        ..ChatCall::default()
     }
 }

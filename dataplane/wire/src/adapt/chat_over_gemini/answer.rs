@@ -1,18 +1,16 @@
 //! Reads complete answers.
 
-use serde_json::value::RawValue;
-
-use super::stream::GeminiSource;
+use super::stream::GeminiReader;
 use crate::adapt::BadAnswer;
 use crate::adapt::chat_client::CallIdentity;
 use crate::adapt::through_chat::ChatTarget;
 use crate::chat::{
-    ChatCall, ChatChoice, ChatCompletion, ChatSource, ChatTextKind, ChoiceEnd, ClientUsage, escape,
+    ChatCall, ChatChoice, ChatCompletion, ChatSource, ChatTextKind, ChoiceEnd, ClientUsage, SseSource, escape,
 };
 use crate::envelope::StreamError;
 use crate::finish_word::in_chat_words;
 use crate::gemini::{FunctionCall, GeminiAnswer, GeminiBlob, GeminiCandidate, GeminiPart, GeminiUsage};
-use crate::json::{BorrowedText, compact};
+use crate::json::BorrowedText;
 
 /// Reads the answers to one request.
 #[derive(Debug)]
@@ -45,7 +43,7 @@ impl ChatTarget for GeminiTarget {
     }
 
     fn source(&self) -> Box<dyn ChatSource> {
-        Box::new(GeminiSource::new(self.calls.clone()))
+        Box::new(SseSource::new(GeminiReader::new(self.calls.clone())))
     }
 }
 
@@ -123,14 +121,7 @@ pub(super) fn chat_call<'a>(
     signature: Option<BorrowedText<'a>>,
     identity: &CallIdentity,
 ) -> ChatCall<'a> {
-    let mut arguments = Vec::new();
-    compact(call.args.map_or("{}", RawValue::get).as_bytes(), &mut arguments);
-    ChatCall {
-        id: identity.call_id(call.id.map(|id| id.0), position),
-        name: identity.tool_name(call.name.map(|name| name.0)),
-        // JSON stays valid UTF-8 when its white space is removed.
-        input: escape(String::from_utf8(arguments).unwrap_or_default().into()),
-        custom: false,
-        signature: signature.map(|signature| signature.0),
-    }
+    let (id, name) = (call.id.map(|id| id.0), call.name.map(|name| name.0));
+    let signature = signature.map(|signature| signature.0);
+    ChatCall { signature, ..identity.call(id, name, call.args, position) }
 }

@@ -10,7 +10,7 @@ use shared::usage::TokenCounts;
 use super::answer::{chat_call, end_of, kind_of};
 use crate::adapt::chat_client::CallIdentity;
 use crate::chat::{
-    AnswerText, ChatCall, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ClientUsage,
+    AnswerText, ChatCall, ChatCallDelta, ChatDelta, ChatEvents, ChatSink, ChatTextKind, ClientUsage,
     end_answer, end_choice,
 };
 use crate::envelope::StreamError;
@@ -18,21 +18,13 @@ use crate::finish_word::{failed_end, in_chat_words};
 use crate::gemini::{GeminiAnswer, GeminiBlob, GeminiCandidate, GeminiUsage};
 use crate::json::mend_surrogates;
 use crate::passthrough::{Alike, Varying};
-use crate::sse::EventFinder;
 
 /// Maximum number of choices in a stream: as many as a chat client may request.
 const CHOICES_MAX: usize = 128;
 
-/// Reads one streamGenerateContent answer.
+/// Reads the events of one streamGenerateContent answer.
 #[derive(Debug)]
-pub(super) struct GeminiSource {
-    events: EventFinder,
-    reader: GeminiReader,
-}
-
-/// The state needed to continue the answer.
-#[derive(Debug)]
-struct GeminiReader {
+pub(super) struct GeminiReader {
     identity: CallIdentity,
     choices: Vec<GeminiChoice>,
     /// The number of calls in all choices.
@@ -56,35 +48,8 @@ struct GeminiChoice {
     finish_reason: Option<String>,
 }
 
-impl GeminiSource {
-    pub(super) fn new(identity: CallIdentity) -> Self {
-        let alike = Alike::new(Varying::RunningUsage);
-        let reader = GeminiReader { identity, choices: Vec::new(), calls: 0, alike };
-        Self { events: EventFinder::default(), reader }
-    }
-}
-
-impl ChatSource for GeminiSource {
-    fn push(&mut self, chunk: &[u8], sink: &mut dyn ChatSink) {
-        let Self { events, reader } = self;
-        if events.push(chunk, |data| reader.event(data, sink)).is_err() {
-            sink.fail(&StreamError::unreadable_stream("an event is larger than the gateway's limit"));
-        }
-    }
-
-    fn end(&mut self, sink: &mut dyn ChatSink) {
-        let Self { events, reader } = self;
-        events.end(|data| {
-            // An event that was cut off is ignored.
-            serde_json::from_slice::<serde::de::IgnoredAny>(data).is_ok() && reader.event(data, sink)
-        });
-        reader.end(sink);
-    }
-}
-
-impl GeminiReader {
-    /// Handles an event. Returns false if the stream has ended.
-    fn event(&mut self, data: &[u8], sink: &mut dyn ChatSink) -> bool {
+impl ChatEvents for GeminiReader {
+    fn event(&mut self, data: &[u8], sink: &mut dyn ChatSink) {
         if let Some(like) = self.alike.read(data) {
             let GeminiTextDelta { choice, kind, usage } = like.meaning;
             if let Some(usage) = usage {
@@ -92,11 +57,10 @@ impl GeminiReader {
                 let output = like.number.map_or(usage.output, |candidates| candidates.saturating_sub(others));
                 sink.facts().usage = Some(TokenCounts { output, ..usage });
             }
-            sink.delta(choice, ChatDelta::Text(kind, AnswerText::Escaped(like.text)));
-            return !sink.has_ended();
+            return sink.delta(choice, ChatDelta::Text(kind, AnswerText::Escaped(like.text)));
         }
         if data.is_empty() || data.starts_with(b"[DONE]") {
-            return true;
+            return;
         }
         match serde_json::from_slice::<GeminiAnswer<'_>>(data) {
             Ok(answer) if answer.error.is_none() => {
@@ -111,7 +75,40 @@ impl GeminiReader {
             }
             Err(_) => self.odd(data, sink),
         }
-        !sink.has_ended()
+    }
+
+    fn last_event(&mut self, data: &[u8], sink: &mut dyn ChatSink) {
+        // An event that was cut off is ignored.
+        if serde_json::from_slice::<serde::de::IgnoredAny>(data).is_ok() {
+            self.event(data, sink);
+        }
+    }
+
+    /// Without a finish reason the answer is incomplete, and nothing is written.
+    fn end(&mut self, sink: &mut dyn ChatSink) {
+        if !sink.state().finished {
+            return;
+        }
+        // A failed answer ends with its error alone.
+        let choices = if sink.state().failure.is_none() { self.choices.as_slice() } else { &[] };
+        for choice in choices {
+            let reason = choice.finish_reason.as_deref().unwrap_or("stop");
+            sink.finish(choice.index, if choice.calls > 0 { "tool_calls" } else { reason }, None);
+        }
+        if let Some(counts) = sink.state().usage {
+            sink.usage(ClientUsage::with_reasoning(counts));
+        }
+        end_answer(sink);
+    }
+
+    fn too_large() -> StreamError {
+        StreamError::unreadable_stream("an event is larger than the gateway's limit")
+    }
+}
+
+impl GeminiReader {
+    pub(super) fn new(identity: CallIdentity) -> Self {
+        Self { identity, choices: Vec::new(), calls: 0, alike: Alike::new(Varying::RunningUsage) }
     }
 
     /// Handles an event that cannot be parsed: it contains half of a surrogate pair, or is an error.
@@ -198,24 +195,6 @@ impl GeminiReader {
         sink.begin(index);
         self.choices.push(GeminiChoice { index, calls: 0, finish_reason: None });
         Some(at)
-    }
-
-    /// Handles the end of the upstream's stream. Without a finish reason the answer is incomplete, and nothing is
-    /// written.
-    fn end(&mut self, sink: &mut dyn ChatSink) {
-        if sink.has_ended() || !sink.state().finished {
-            return;
-        }
-        // A failed answer ends with its error alone.
-        let choices = if sink.state().failure.is_none() { self.choices.as_slice() } else { &[] };
-        for choice in choices {
-            let reason = choice.finish_reason.as_deref().unwrap_or("stop");
-            sink.finish(choice.index, if choice.calls > 0 { "tool_calls" } else { reason }, None);
-        }
-        if let Some(counts) = sink.state().usage {
-            sink.usage(ClientUsage::with_reasoning(counts));
-        }
-        end_answer(sink);
     }
 }
 

@@ -5,12 +5,14 @@ use std::borrow::Cow;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::stream::MessagesSource;
+use super::stream::MessagesReader;
 use super::usage::RunningUsage;
 use crate::adapt::BadAnswer;
 use crate::adapt::through_chat::ChatTarget;
 use crate::adapt::tool_names::ToolNames;
-use crate::chat::{ChatCall, ChatChoice, ChatCompletion, ChatSource, ChoiceEnd, ThinkingBlock, escape};
+use crate::chat::{
+    ChatCall, ChatChoice, ChatCompletion, ChatSource, ChoiceEnd, SseSource, ThinkingBlock, escape,
+};
 use crate::envelope::StreamError;
 use crate::finish_word::in_chat_words;
 use crate::json::{compact, parse_raw};
@@ -58,7 +60,7 @@ impl ChatTarget for MessagesTarget {
     }
 
     fn source(&self) -> Box<dyn ChatSource> {
-        Box::new(MessagesSource::new(self.clone()))
+        Box::new(SseSource::new(MessagesReader::new(self.clone())))
     }
 }
 
@@ -106,8 +108,5 @@ impl MessagesTarget {
 
 /// Returns a tool's input as compact JSON; `{}` if it has none. Numbers and the order of members are unchanged.
 pub(super) fn arguments(input: Option<&RawValue>) -> String {
-    let mut out = Vec::new();
-    compact(input.map_or("{}", RawValue::get).as_bytes(), &mut out);
-    // JSON stays valid UTF-8 when its white space is removed.
-    String::from_utf8(out).unwrap_or_default()
+    compact(input.map_or("{}", RawValue::get))
 }

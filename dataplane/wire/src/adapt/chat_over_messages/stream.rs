@@ -6,28 +6,21 @@
 use super::answer::{MessagesTarget, arguments};
 use super::usage::RunningUsage;
 use crate::chat::{
-    AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ChoiceEnd, ThinkingDelta,
+    AnswerText, ChatCallDelta, ChatDelta, ChatEvents, ChatSink, ChatTextKind, ChoiceEnd, ThinkingDelta,
     ThinkingPart, end_answer, end_choice,
 };
 use crate::envelope::StreamError;
 use crate::finish_word::in_chat_words;
 use crate::messages::document::{self, MessagesBlock, MessagesEvent};
 use crate::passthrough::{Alike, Varying};
-use crate::sse::{EventFinder, lossy_text};
+use crate::sse::lossy_text;
 
 /// Maximum number of blocks open at once. Anthropic opens one after the other.
 const OPEN_MAX: usize = 64;
 
-/// Reads one Messages stream.
+/// Reads the events of one Messages stream.
 #[derive(Debug)]
-pub(super) struct MessagesSource {
-    events: EventFinder,
-    reader: MessagesReader,
-}
-
-/// The state needed to continue the answer.
-#[derive(Debug)]
-struct MessagesReader {
+pub(super) struct MessagesReader {
     target: MessagesTarget,
     /// Recognises deltas that differ only in their text.
     alike: Alike<MessagesDeltaTarget>,
@@ -51,46 +44,6 @@ struct OpenCall {
     has_arguments: bool,
 }
 
-impl MessagesSource {
-    pub(super) fn new(target: MessagesTarget) -> Self {
-        let reader = MessagesReader {
-            target,
-            alike: Alike::new(Varying::Blanks),
-            begun: false,
-            usage: RunningUsage::default(),
-            stop_reason: None,
-            calls: 0,
-            open: Vec::new(),
-            thoughts: 0,
-        };
-        Self { events: EventFinder::default(), reader }
-    }
-}
-
-impl ChatSource for MessagesSource {
-    fn push(&mut self, chunk: &[u8], sink: &mut dyn ChatSink) {
-        let Self { events, reader } = self;
-        let read = events.push(chunk, |data| {
-            reader.event(data, EventEnd::Whole, sink);
-            !sink.has_ended()
-        });
-        if read.is_err() {
-            fail(TOO_LARGE, sink);
-        }
-    }
-
-    fn end(&mut self, sink: &mut dyn ChatSink) {
-        let Self { events, reader } = self;
-        events.end(|data| {
-            reader.event(data, EventEnd::Cut, sink);
-            false
-        });
-        if !sink.has_ended() && reader.stop_reason.is_some() {
-            reader.finish(sink);
-        }
-    }
-}
-
 /// The part of the answer to which a delta is appended.
 #[derive(Clone, Copy, Debug)]
 enum MessagesDeltaTarget {
@@ -100,37 +53,61 @@ enum MessagesDeltaTarget {
     Arguments(u64),
 }
 
-/// The end of an event: complete, or cut off by the end of the stream.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum EventEnd {
-    Whole,
-    Cut,
+impl ChatEvents for MessagesReader {
+    fn event(&mut self, data: &[u8], sink: &mut dyn ChatSink) {
+        if self.read(data, sink).is_err() {
+            sink.fail(&bad(UNREADABLE));
+        }
+    }
+
+    fn last_event(&mut self, data: &[u8], sink: &mut dyn ChatSink) {
+        // Data that does not parse was cut off.
+        let _ = self.read(data, sink);
+    }
+
+    fn end(&mut self, sink: &mut dyn ChatSink) {
+        if self.stop_reason.is_some() {
+            self.finish(sink);
+        }
+    }
+
+    fn too_large() -> StreamError {
+        bad("The upstream sent an event that is too large.")
+    }
 }
 
 impl MessagesReader {
-    fn event(&mut self, data: &[u8], tail: EventEnd, sink: &mut dyn ChatSink) {
+    pub(super) fn new(target: MessagesTarget) -> Self {
+        Self {
+            target,
+            alike: Alike::new(Varying::Blanks),
+            begun: false,
+            usage: RunningUsage::default(),
+            stop_reason: None,
+            calls: 0,
+            open: Vec::new(),
+            thoughts: 0,
+        }
+    }
+
+    fn read(&mut self, data: &[u8], sink: &mut dyn ChatSink) -> serde_json::Result<()> {
         if let Some(like) = self.alike.read(data) {
             self.piece(like.meaning, like.text, sink);
-            return;
+            return Ok(());
         }
         // An empty event, `[DONE]` as some vendors send it, or noise.
-        if data.first() != Some(&b'{') {
-            return;
+        if data.first() == Some(&b'{') {
+            let text = lossy_text(data);
+            self.apply(&serde_json::from_str(&text)?, &text, sink);
         }
-        let text = lossy_text(data);
-        match serde_json::from_str::<MessagesEvent<'_>>(&text) {
-            Ok(event) => self.apply(&event, &text, sink),
-            Err(_) if tail == EventEnd::Whole => fail(UNREADABLE, sink),
-            Err(_) => {}
-        }
+        Ok(())
     }
 
     fn apply(&mut self, event: &MessagesEvent<'_>, text: &str, sink: &mut dyn ChatSink) {
         let kind = document::word(event.kind);
         if kind == "error" || event.error.is_some() {
             let error = StreamError::of_odd(text.as_bytes());
-            let unnamed = || StreamError { message: UNNAMED.to_owned(), ..StreamError::default() };
-            sink.fail(&error.unwrap_or_else(unnamed).in_open_ai_words());
+            sink.fail(&error.unwrap_or_else(|| bad(UNNAMED)).in_open_ai_words());
             return;
         }
         match &*kind {
@@ -255,10 +232,10 @@ impl MessagesReader {
 
     fn call_begins(&mut self, block: u64, begun: &MessagesBlock<'_>, sink: &mut dyn ChatSink) {
         let (Some(id), Some(name)) = (document::inner(begun.id), document::inner(begun.name)) else {
-            return fail(UNREADABLE, sink);
+            return sink.fail(&bad(UNREADABLE));
         };
         if self.open.len() >= OPEN_MAX {
-            return fail(TOO_MANY, sink);
+            return sink.fail(&bad(TOO_MANY));
         }
         self.begin(sink);
         let call = self.calls;
@@ -314,8 +291,8 @@ impl MessagesReader {
     }
 }
 
-fn fail(message: &str, sink: &mut dyn ChatSink) {
-    sink.fail(&StreamError { message: message.to_owned(), ..StreamError::default() });
+fn bad(message: &str) -> StreamError {
+    StreamError { message: message.to_owned(), ..StreamError::default() }
 }
 
 fn index(event: &MessagesEvent<'_>) -> u64 {
@@ -324,5 +301,4 @@ fn index(event: &MessagesEvent<'_>) -> u64 {
 
 const UNREADABLE: &str = "The upstream sent an event that cannot be parsed.";
 const UNNAMED: &str = "The upstream ended its response with an error.";
-const TOO_LARGE: &str = "The upstream sent an event that is too large.";
 const TOO_MANY: &str = "The upstream calls too many tools at the same time.";

@@ -1,10 +1,10 @@
 //! Reads complete Responses answers.
 
-use super::stream::{ResponsesSource, failure, for_client};
+use super::stream::{ResponseReader, failure, for_client};
 use crate::adapt::BadAnswer;
 use crate::adapt::through_chat::ChatTarget;
 use crate::adapt::tool_names::ToolNames;
-use crate::chat::{ChatCall, ChatChoice, ChatCompletion, ChatSource, ChoiceEnd};
+use crate::chat::{ChatCall, ChatChoice, ChatCompletion, ChatSource, ChoiceEnd, SseSource};
 use crate::envelope::StreamError;
 use crate::responses::document::{ItemKind, Response, ResponseItem};
 
@@ -45,7 +45,7 @@ impl ChatTarget for ResponsesTarget {
     }
 
     fn source(&self) -> Box<dyn ChatSource> {
-        Box::new(ResponsesSource::new(self.names.clone()))
+        Box::new(SseSource::new(ResponseReader::new(self.names.clone())))
     }
 }
 

@@ -4,24 +4,17 @@ use shared::usage::TokenCounts;
 
 use crate::adapt::tool_names::ToolNames;
 use crate::chat::{
-    AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ChoiceEnd, ClientUsage,
+    AnswerText, ChatCallDelta, ChatDelta, ChatEvents, ChatSink, ChatTextKind, ChoiceEnd, ClientUsage,
     end_answer, end_choice,
 };
 use crate::envelope::StreamError;
 use crate::passthrough::{Alike, Varying};
 use crate::responses::document::{ItemKind, Response, ResponseDeltaTarget, ResponseEvent, ResponseItem};
-use crate::sse::{EventFinder, lossy_text};
+use crate::sse::lossy_text;
 
-/// Reads one Responses stream.
+/// Reads the events of one Responses stream.
 #[derive(Debug)]
-pub(super) struct ResponsesSource {
-    events: EventFinder,
-    reader: ResponseReader,
-}
-
-/// The state needed to continue the answer.
-#[derive(Debug)]
-struct ResponseReader {
+pub(super) struct ResponseReader {
     names: ToolNames,
     begun: bool,
     /// Recognises events that differ only in their delta.
@@ -49,49 +42,7 @@ const PARTS_MAX: usize = 4096;
 #[derive(Clone, Copy, Debug)]
 struct TooMany;
 
-impl ResponsesSource {
-    pub(super) fn new(names: ToolNames) -> Self {
-        let reader = ResponseReader {
-            names,
-            begun: false,
-            alike: Alike::new(Varying::PaddingAndNumber),
-            calls: Vec::new(),
-            relayed_parts: Vec::new(),
-            thought: None,
-        };
-        Self { events: EventFinder::default(), reader }
-    }
-}
-
-impl ChatSource for ResponsesSource {
-    fn push(&mut self, chunk: &[u8], sink: &mut dyn ChatSink) {
-        let Self { events, reader } = self;
-        let read = events.push(chunk, |data| {
-            reader.event(data, sink);
-            !sink.has_ended()
-        });
-        if read.is_err() {
-            sink.fail(&bad("The upstream sent an event that is too large."));
-        }
-    }
-
-    fn end(&mut self, sink: &mut dyn ChatSink) {
-        let Self { events, reader } = self;
-        // An event cut off by the end of the stream is used only if it is terminal.
-        events.end(|data| {
-            if ResponseEvent::read(&lossy_text(data)).is_ok_and(|event| is_terminal(event.kind())) {
-                reader.event(data, sink);
-            }
-            false
-        });
-    }
-}
-
-fn is_terminal(kind: &str) -> bool {
-    matches!(kind, "response.completed" | "response.incomplete" | "response.failed" | "error")
-}
-
-impl ResponseReader {
+impl ChatEvents for ResponseReader {
     fn event(&mut self, data: &[u8], sink: &mut dyn ChatSink) {
         if let Some(like) = self.alike.read(data) {
             return self.piece(like.meaning, like.text, sink);
@@ -110,6 +61,36 @@ impl ResponseReader {
         }
         let result = self.other(&event, data, sink);
         fail_if(result, sink);
+    }
+
+    fn last_event(&mut self, data: &[u8], sink: &mut dyn ChatSink) {
+        // An event cut off by the end of the stream is used only if it is terminal.
+        if ResponseEvent::read(&lossy_text(data)).is_ok_and(|event| is_terminal(event.kind())) {
+            self.event(data, sink);
+        }
+    }
+
+    fn end(&mut self, _sink: &mut dyn ChatSink) {}
+
+    fn too_large() -> StreamError {
+        bad("The upstream sent an event that is too large.")
+    }
+}
+
+fn is_terminal(kind: &str) -> bool {
+    matches!(kind, "response.completed" | "response.incomplete" | "response.failed" | "error")
+}
+
+impl ResponseReader {
+    pub(super) fn new(names: ToolNames) -> Self {
+        Self {
+            names,
+            begun: false,
+            alike: Alike::new(Varying::PaddingAndNumber),
+            calls: Vec::new(),
+            relayed_parts: Vec::new(),
+            thought: None,
+        }
     }
 
     /// Handles an event without a delta.
