@@ -12,16 +12,14 @@ use super::named;
 use super::prefilter::{may_be_error, needs_a_look, text_span};
 use crate::envelope::{self, StreamError, event_of, sanitize_value};
 use crate::json::{JsonFault, meant_bytes};
-use crate::passthrough::{self, EventVerdict, Judge, Judged, OversizedScan, TextChange, Varying};
-use crate::stream::{StreamOptions, StreamState, Trouble};
+use crate::passthrough::{EventVerdict, Judge, Judged, JudgedStream, OversizedScan, TextChange, Varying};
+use crate::stream::Trouble;
 
 /// Judges events one after the other.
 ///
 /// Members are recognised by their plain names. After the first output, a name written with `\u` escapes may be missed.
 #[derive(Debug, Default)]
 pub(crate) struct ChatJudge {
-    options: StreamOptions,
-    state: StreamState,
     /// The index of the text member that contained the last text.
     text_key: Option<usize>,
 }
@@ -30,43 +28,31 @@ impl Judge for ChatJudge {
     type Oversized = ChatScan;
     const VARYING: Varying = Varying::Padding;
 
-    fn state(&self) -> &StreamState {
-        &self.state
-    }
-
-    fn state_mut(&mut self) -> &mut StreamState {
-        &mut self.state
-    }
-
     #[inline]
     fn text_key(&self) -> Option<usize> {
-        self.text_key.filter(|_| self.state.content && !self.state.done)
+        self.text_key
     }
 
-    fn judge(&mut self, _name: &[u8], data: &[u8]) -> Judged {
-        if let Some(text) = self.plain_text(data) {
-            self.state.add_text(meant_bytes(data.get(text.clone()).unwrap_or_default()));
+    fn judge(&mut self, _name: &[u8], data: &[u8], stream: &mut JudgedStream) -> Judged {
+        if stream.state.done {
+            return after_done(data, stream).into();
+        }
+        if let Some(text) = self.plain_text(data, stream) {
+            stream.state.add_text(meant_bytes(data.get(text.clone()).unwrap_or_default()));
             return Judged { verdict: EventVerdict::Pass, text: Some(text) };
         }
-        if self.state.done { self.after_done(data) } else { self.look(data) }.into()
+        self.look(data, stream).into()
     }
 
-    fn note(&mut self, oversized: &ChatScan) {
-        let _ = self.note_seen(&oversized.seen);
+    fn note(&mut self, oversized: &ChatScan, stream: &mut JudgedStream) {
+        let _ = self.note_seen(&oversized.seen, stream);
     }
 
-    fn oversized_error(&mut self, _oversized: &ChatScan) -> EventVerdict {
-        self.unreadable_error()
+    fn error_event(&self, error: &StreamError) -> Bytes {
+        event_of(&error.to_value())
     }
 
-    fn take_failure(&mut self) -> Option<Bytes> {
-        let failure = self.state.failure.take()?;
-        let event = event_of(&failure.to_value());
-        self.state.error = Some(*failure);
-        Some(event)
-    }
-
-    fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
+    fn trouble(&self, trouble: Trouble<'_>) -> Bytes {
         envelope::chat_stream_error(trouble.row, trouble.message, trouble.request_id)
     }
 }
@@ -86,30 +72,19 @@ impl OversizedScan for ChatScan {
 }
 
 impl ChatJudge {
-    pub(super) fn new(options: StreamOptions) -> Self {
-        Self { options, ..Self::default() }
-    }
-
     /// Returns the range of the text in a chunk that contains only text, under the same member as the text before.
     #[inline]
-    fn plain_text(&self, data: &[u8]) -> Option<Range<usize>> {
-        let key = self.text_key().filter(|_| data.first() == Some(&b'{'))?;
+    fn plain_text(&self, data: &[u8], stream: &JudgedStream) -> Option<Range<usize>> {
+        let key = self.text_key.filter(|_| stream.state.content && data.first() == Some(&b'{'))?;
         if needs_a_look(data) { None } else { text_span(data, key) }
     }
 
-    /// Judges an event after `[DONE]`, where the SDKs stop reading. It passes, unless it is an error, which might quote
-    /// a key.
-    fn after_done(&self, data: &[u8]) -> EventVerdict {
-        let is_error = may_be_error(data) && ChatScan::of(data).is_ok_and(|seen| seen.error().is_some());
-        if is_error { EventVerdict::Last(None) } else { self.opaque(data) }
-    }
-
-    fn look(&mut self, data: &[u8]) -> EventVerdict {
+    fn look(&mut self, data: &[u8], stream: &mut JudgedStream) -> EventVerdict {
         if data.starts_with(b"[DONE]") {
-            if let Some(event) = self.take_failure() {
+            if let Some(event) = self.take_failure(stream) {
                 return EventVerdict::Last(Some(event));
             }
-            self.state.done = true;
+            stream.state.done = true;
             return EventVerdict::Pass;
         }
         let trimmed = data.trim_ascii();
@@ -117,55 +92,41 @@ impl ChatJudge {
             return EventVerdict::Pass;
         }
         if trimmed.first() == Some(&b'[') && may_be_error(trimmed) {
-            return self.odd_error(trimmed);
+            return self.odd_error(trimmed, stream);
         }
         match ChatScan::of(trimmed) {
             Ok(seen) if seen.error().is_some() => {
-                self.state.usage = seen.token_counts().or(self.state.usage);
-                self.error(trimmed)
+                stream.state.usage = seen.token_counts().or(stream.state.usage);
+                self.error(trimmed, stream)
             }
-            Ok(seen) if seen.odd && !seen.has_choices => self.odd_error(trimmed),
+            Ok(seen) if seen.odd && !seen.has_choices => self.odd_error(trimmed, stream),
             Ok(seen) => {
-                if seen.may_have_failed && self.ends_failed(&seen, trimmed) {
+                if seen.may_have_failed && ends_failed(&seen, trimmed, stream) {
                     return EventVerdict::Drop;
                 }
-                let verdict = self.note_seen(&seen);
+                let verdict = self.note_seen(&seen, stream);
                 match seen.unnamed {
                     Some(usage) if verdict == EventVerdict::Pass => Self::name_usage(data, &usage),
                     Some(_) | None => verdict,
                 }
             }
-            Err(_) => self.opaque(data),
+            Err(_) => stream.opaque(data),
         }
-    }
-
-    /// Notes the failure of a choice that ended as one. Its chunk is dropped, and the error takes the place of the end of
-    /// the stream, because the usage may still follow. Returns false if no choice failed.
-    #[cold]
-    fn ends_failed(&mut self, seen: &ChatFindings, data: &[u8]) -> bool {
-        let Some(failure) = tree(data).as_ref().and_then(ChoiceEnd::failure_in) else { return false };
-        self.state.usage = seen.token_counts().or(self.state.usage);
-        self.state.extras.replace_by(seen.extras());
-        self.state.finished = true;
-        self.state.finish = Some(Finish::Error);
-        let secrets = self.options.known();
-        self.state.failure.get_or_insert_with(|| Box::new(failure.sanitized(&secrets)));
-        true
     }
 
     /// Records the facts of a chunk without an error.
-    fn note_seen(&mut self, seen: &ChatFindings) -> EventVerdict {
-        self.state.usage = seen.token_counts().or(self.state.usage);
-        self.state.extras.replace_by(seen.extras());
-        self.state.finished |= seen.finished;
-        self.state.finish = seen.finish.or(self.state.finish);
+    fn note_seen(&mut self, seen: &ChatFindings, stream: &mut JudgedStream) -> EventVerdict {
+        stream.state.usage = seen.token_counts().or(stream.state.usage);
+        stream.state.extras.replace_by(seen.extras());
+        stream.state.finished |= seen.finished;
+        stream.state.finish = seen.finish.or(stream.state.finish);
         if seen.content {
-            self.state.content = true;
+            stream.state.content = true;
             self.text_key = seen.text_key.or(self.text_key);
-            self.state.add_text(seen.text_bytes.try_into().unwrap_or(usize::MAX));
+            stream.state.add_text(seen.text_bytes.try_into().unwrap_or(usize::MAX));
         }
         let usage_only = seen.has_usage() && !seen.has_choice;
-        if usage_only && self.options.drop_usage_only { EventVerdict::Drop } else { EventVerdict::Pass }
+        if usage_only && stream.options.drop_usage_only { EventVerdict::Drop } else { EventVerdict::Pass }
     }
 
     /// Adds OpenAI's missing names to the `usage` at this range of `data`, which does not count leading white space.
@@ -180,42 +141,44 @@ impl ChatJudge {
     }
 
     /// Ends the stream with an error event. The event keeps its bytes unless they contain secrets.
-    fn error(&mut self, data: &[u8]) -> EventVerdict {
-        let Some(mut value) = tree(data) else { return self.unreadable_error() };
-        let secrets = self.options.known();
-        self.state.error = Some(StreamError::of_document(&value).unwrap_or_default().sanitized(&secrets));
+    fn error(&self, data: &[u8], stream: &mut JudgedStream) -> EventVerdict {
+        let Some(mut value) = tree(data) else { return self.unreadable_error(stream) };
+        let secrets = stream.options.known();
+        stream.state.error = Some(StreamError::of_document(&value).unwrap_or_default().sanitized(&secrets));
         let changed = sanitize_diagnostics(&mut value, &secrets);
         if changed { EventVerdict::Last(Some(event_of(&value))) } else { EventVerdict::LastPass }
     }
 
-    /// Ends the stream with an error that is too large, or too deeply nested, to be parsed.
-    fn unreadable_error(&mut self) -> EventVerdict {
-        let error = StreamError { message: StreamError::UNREADABLE.to_owned(), ..StreamError::default() };
-        let event = event_of(&error.to_value());
-        self.state.error = Some(error);
-        EventVerdict::Last(Some(event))
-    }
-
     /// Ends the stream with an error in a shape that SDKs do not recognise, such as an array or `{"detail": ..}`; it is
     /// rewritten as a standard one.
-    fn odd_error(&mut self, data: &[u8]) -> EventVerdict {
-        let secrets = self.options.known();
+    fn odd_error(&self, data: &[u8], stream: &mut JudgedStream) -> EventVerdict {
         let Some(error) = tree(data).as_ref().and_then(StreamError::of_document) else {
-            return self.opaque(data);
+            return stream.opaque(data);
         };
-        let error = error.sanitized(&secrets);
-        let event = event_of(&error.to_value());
-        self.state.error = Some(error);
-        EventVerdict::Last(Some(event))
+        let error = error.sanitized(&stream.options.known());
+        stream.fail(self.error_event(&error), error)
     }
+}
 
-    /// Judges data of an unknown shape, which may still contain secrets.
-    fn opaque(&self, data: &[u8]) -> EventVerdict {
-        if data.first() == Some(&b'{') && self.state.content {
-            return EventVerdict::Pass;
-        }
-        passthrough::opaque(data, &self.options.known())
-    }
+/// Notes the failure of a choice that ended as one. Its chunk is dropped, and the error takes the place of the end of
+/// the stream, because the usage may still follow. Returns false if no choice failed.
+#[cold]
+fn ends_failed(seen: &ChatFindings, data: &[u8], stream: &mut JudgedStream) -> bool {
+    let Some(failure) = tree(data).as_ref().and_then(ChoiceEnd::failure_in) else { return false };
+    stream.state.usage = seen.token_counts().or(stream.state.usage);
+    stream.state.extras.replace_by(seen.extras());
+    stream.state.finished = true;
+    stream.state.finish = Some(Finish::Error);
+    let secrets = stream.options.known();
+    stream.state.failure.get_or_insert_with(|| Box::new(failure.sanitized(&secrets)));
+    true
+}
+
+/// Judges an event after `[DONE]`, where the SDKs stop reading. It passes, unless it is an error, which might quote a
+/// key.
+fn after_done(data: &[u8], stream: &JudgedStream) -> EventVerdict {
+    let is_error = may_be_error(data) && ChatScan::of(data).is_ok_and(|seen| seen.error().is_some());
+    if is_error { EventVerdict::Last(None) } else { stream.opaque(data) }
 }
 
 /// Sanitizes every member except the model's output.

@@ -45,7 +45,7 @@ use crate::stream::{AnswerStream, StreamOptions};
 
 /// Returns the relay of a native chat stream to the client.
 pub fn stream(options: StreamOptions) -> impl AnswerStream + use<> {
-    PassingStream::new(chunk::ChatJudge::new(options))
+    PassingStream::new(chunk::ChatJudge::default(), options)
 }
 
 #[cfg(test)]

@@ -14,69 +14,65 @@ use super::usage::MessagesUsage;
 use crate::envelope::{StreamError, error_event, messages_stream_error, named_event, sanitize_value};
 use crate::finish_word::failed_end;
 use crate::json::JsonFault;
-use crate::passthrough::{self, EventVerdict, Gather, Judge, Judged, OversizedScan, Varying};
-use crate::stream::{StreamOptions, StreamState, Trouble};
+use crate::passthrough::{EventVerdict, Gather, Judge, Judged, JudgedStream, OversizedScan, Varying};
+use crate::stream::Trouble;
 
 /// Judges events one after the other.
 #[derive(Debug, Default)]
 pub(super) struct MessagesJudge {
-    options: StreamOptions,
-    state: StreamState,
     usage: MessagesUsage,
     /// True if the last event was a delta that contained only text.
     after_text: bool,
 }
 
 impl MessagesJudge {
-    pub(super) fn new(options: StreamOptions) -> Self {
-        Self { options, ..Self::default() }
-    }
-
-    fn look(&mut self, name: &[u8], data: &[u8]) -> Judged {
-        let Ok(mut seen) = Gather::<MessagesEventFacts>::of(data) else { return self.unknown(data).into() };
+    fn look(&mut self, name: &[u8], data: &[u8], stream: &mut JudgedStream) -> Judged {
+        let Ok(mut seen) = Gather::<MessagesEventFacts>::of(data) else {
+            return self.unknown(data, stream).into();
+        };
         if seen.kind == MessagesEventKind::None {
             seen.kind = MessagesEventKind::named(name);
         }
         let is_odd = seen.odd && matches!(seen.kind, MessagesEventKind::None);
         if seen.kind == MessagesEventKind::Error || seen.error.truthy().is_some() || is_odd {
-            return self.error(name, data).into();
+            return self.error(name, data, stream).into();
         }
-        if self.state.done {
+        if stream.state.done {
             return EventVerdict::Pass.into();
         }
         if seen.finish == Some(Finish::Error) {
-            return self.ends_failed(&seen, data).into();
+            return self.ends_failed(&seen, data, stream).into();
         }
         if seen.kind == MessagesEventKind::MessageStop
-            && let Some(event) = self.take_failure()
+            && let Some(event) = self.take_failure(stream)
         {
             return EventVerdict::Last(Some(event)).into();
         }
-        self.note_seen(&seen);
+        self.note_seen(&seen, stream);
         let text = seen.text.filter(|_| seen.kind == MessagesEventKind::BlockDelta);
         self.after_text = text.is_some();
         Judged { verdict: EventVerdict::Pass, text }
     }
 
-    fn note_seen(&mut self, seen: &MessagesEventFacts) {
+    fn note_seen(&mut self, seen: &MessagesEventFacts, stream: &mut JudgedStream) {
         match seen.kind {
             MessagesEventKind::MessageStart => {
                 self.usage.replace_by(&seen.usage);
-                self.state.input = self.usage.counts();
-                self.state.extras = self.usage.extras();
+                stream.state.input = self.usage.counts();
+                stream.state.extras = self.usage.extras();
             }
             MessagesEventKind::BlockStart if seen.starts_output || seen.block_bytes > 0 => {
-                self.output(seen.block_bytes)
+                output(seen.block_bytes, stream)
             }
-            MessagesEventKind::BlockDelta if seen.delta_bytes > 0 => self.output(seen.delta_bytes),
+            MessagesEventKind::BlockDelta if seen.delta_bytes > 0 => output(seen.delta_bytes, stream),
             MessagesEventKind::MessageDelta => {
                 self.usage.replace_by(&seen.usage);
-                self.state.usage = self.usage.counts();
-                self.state.extras = self.usage.extras();
-                self.state.finished |= seen.stopped;
-                self.state.finish = seen.finish.or(self.state.finish);
+                stream.state.usage = self.usage.counts();
+                stream.state.extras = self.usage.extras();
+                stream.state.finished |= seen.stopped;
+                stream.state.finish = seen.finish.or(stream.state.finish);
             }
-            MessagesEventKind::MessageStop => self.state.done = true,
+            MessagesEventKind::MessageStop => stream.state.done = true,
             MessagesEventKind::BlockStart
             | MessagesEventKind::BlockDelta
             | MessagesEventKind::Error
@@ -87,30 +83,32 @@ impl MessagesJudge {
 
     /// Notes the end of an answer that failed. The error takes the place of the end of the stream.
     #[cold]
-    fn ends_failed(&mut self, seen: &MessagesEventFacts, data: &[u8]) -> EventVerdict {
-        self.note_seen(seen);
+    fn ends_failed(
+        &mut self,
+        seen: &MessagesEventFacts,
+        data: &[u8],
+        stream: &mut JudgedStream,
+    ) -> EventVerdict {
+        self.note_seen(seen, stream);
         let read: Value = serde_json::from_slice(data).unwrap_or_default();
         let word = read.pointer("/delta/stop_reason").and_then(Value::as_str).unwrap_or_default();
         let Some(end) = failed_end(word.as_bytes()) else { return EventVerdict::Pass };
         let failure = StreamError::of_failed_end(end, word, "");
-        self.state.failure.get_or_insert_with(|| Box::new(failure));
+        stream.state.failure.get_or_insert_with(|| Box::new(failure));
         EventVerdict::Drop
-    }
-
-    fn output(&mut self, bytes: usize) {
-        self.state.content = true;
-        self.state.add_text(bytes);
     }
 
     /// Ends the stream with an error event. The event keeps its bytes, unless they contain secrets or the SDKs would
     /// not recognise it as an error.
-    fn error(&mut self, name: &[u8], data: &[u8]) -> EventVerdict {
-        if self.state.done {
+    fn error(&self, name: &[u8], data: &[u8], stream: &mut JudgedStream) -> EventVerdict {
+        if stream.state.done {
             return EventVerdict::Last(None);
         }
-        let Ok(mut value) = serde_json::from_slice::<Value>(data) else { return self.unreadable_error() };
-        let secrets = self.options.known();
-        let Some(error) = StreamError::of_document(&value) else { return self.unreadable_error() };
+        let Ok(mut value) = serde_json::from_slice::<Value>(data) else {
+            return self.unreadable_error(stream);
+        };
+        let secrets = stream.options.known();
+        let Some(error) = StreamError::of_document(&value) else { return self.unreadable_error(stream) };
         let error = error.sanitized(&secrets);
         let changed = sanitize_value(&mut value, &secrets);
         let verdict = if !is_known(name, &value) {
@@ -120,69 +118,46 @@ impl MessagesJudge {
         } else {
             EventVerdict::LastPass
         };
-        self.state.error = Some(error);
+        stream.state.error = Some(error);
         verdict
     }
 
-    fn unreadable_error(&mut self) -> EventVerdict {
-        let error = StreamError { message: StreamError::UNREADABLE.to_owned(), ..StreamError::default() };
-        let event = error_event(&error);
-        self.state.error = Some(error);
-        EventVerdict::Last(Some(event))
-    }
-
     /// Judges data that is not an object. SDKs ignore it, but it may be an error in an array.
-    fn unknown(&mut self, data: &[u8]) -> EventVerdict {
+    fn unknown(&self, data: &[u8], stream: &mut JudgedStream) -> EventVerdict {
         let is_error = data.trim_ascii_start().first() == Some(&b'[')
             && serde_json::from_slice(data)
                 .is_ok_and(|value: Value| StreamError::of_document(&value).is_some());
-        if is_error {
-            self.error(b"", data)
-        } else if data.first() == Some(&b'{') && self.state.content {
-            EventVerdict::Pass
-        } else {
-            passthrough::opaque(data, &self.options.known())
-        }
+        if is_error { self.error(b"", data, stream) } else { stream.opaque(data) }
     }
+}
+
+fn output(bytes: usize, stream: &mut JudgedStream) {
+    stream.state.content = true;
+    stream.state.add_text(bytes);
 }
 
 impl Judge for MessagesJudge {
     type Oversized = Gather<MessagesEventFacts>;
     const VARYING: Varying = Varying::Blanks;
 
-    fn state(&self) -> &StreamState {
-        &self.state
-    }
-
-    fn state_mut(&mut self) -> &mut StreamState {
-        &mut self.state
-    }
-
     #[inline]
     fn text_key(&self) -> Option<usize> {
-        (self.after_text && !self.state.done).then_some(0)
+        self.after_text.then_some(0)
     }
 
-    fn judge(&mut self, name: &[u8], data: &[u8]) -> Judged {
-        if data.trim_ascii().is_empty() { EventVerdict::Pass.into() } else { self.look(name, data) }
+    fn judge(&mut self, name: &[u8], data: &[u8], stream: &mut JudgedStream) -> Judged {
+        if data.trim_ascii().is_empty() { EventVerdict::Pass.into() } else { self.look(name, data, stream) }
     }
 
-    fn note(&mut self, oversized: &Gather<MessagesEventFacts>) {
-        self.note_seen(oversized.facts());
+    fn note(&mut self, oversized: &Gather<MessagesEventFacts>, stream: &mut JudgedStream) {
+        self.note_seen(oversized.facts(), stream);
     }
 
-    fn oversized_error(&mut self, _oversized: &Gather<MessagesEventFacts>) -> EventVerdict {
-        self.unreadable_error()
+    fn error_event(&self, error: &StreamError) -> Bytes {
+        error_event(error)
     }
 
-    fn take_failure(&mut self) -> Option<Bytes> {
-        let failure = self.state.failure.take()?;
-        let event = error_event(&failure);
-        self.state.error = Some(*failure);
-        Some(event)
-    }
-
-    fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
+    fn trouble(&self, trouble: Trouble<'_>) -> Bytes {
         messages_stream_error(trouble.row, trouble.message, trouble.request_id)
     }
 }

@@ -21,7 +21,7 @@ pub(crate) use whole::{MessagesAnswerScan, whole_answer};
 
 /// Returns the relay of a native Messages stream to the client.
 pub fn stream(options: StreamOptions) -> impl AnswerStream + use<> {
-    PassingStream::new(judge::MessagesJudge::new(options))
+    PassingStream::new(judge::MessagesJudge::default(), options)
 }
 
 #[cfg(test)]

@@ -17,10 +17,10 @@ use crate::extras::Extras;
 pub(crate) use capture::Capture;
 pub(crate) use gather::{DocumentFacts, Gather};
 pub use relay_events::HELD_BYTES_MAX;
-pub(crate) use relay_events::{Judge, Judged, OversizedScan, PassingStream};
+pub(crate) use relay_events::{Judge, Judged, JudgedStream, OversizedScan, PassingStream};
 pub(crate) use repeated_event::Alike;
 pub(crate) use template::{Template, Varying};
-pub(crate) use verdict::{EventVerdict, TextChange, opaque};
+pub(crate) use verdict::{EventVerdict, TextChange};
 
 /// The usage, the error and the shape of a whole answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -18,10 +18,11 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::template::{Template, Varying};
-use super::verdict::EventVerdict;
+use super::verdict::{EventVerdict, opaque};
+use crate::envelope::StreamError;
 use crate::json::{JsonFault, meant_bytes};
 use crate::sse::{Blocks, data_of};
-use crate::stream::{AnswerStream, StreamState, Trouble};
+use crate::stream::{AnswerStream, StreamOptions, StreamState, Trouble};
 
 /// Interprets the events of one dialect.
 pub(crate) trait Judge: Debug {
@@ -30,27 +31,63 @@ pub(crate) trait Judge: Debug {
     /// The parts in which consecutive text events differ.
     const VARYING: Varying;
 
-    /// Returns the state of the stream.
-    fn state(&self) -> &StreamState;
-    /// Returns the state of the stream for modification.
-    fn state_mut(&mut self) -> &mut StreamState;
     /// Judges one complete event.
-    fn judge(&mut self, name: &[u8], data: &[u8]) -> Judged;
-    /// Returns the index of the member that held the text of the last text-only event. `None` if each event must be
-    /// judged.
+    fn judge(&mut self, name: &[u8], data: &[u8], stream: &mut JudgedStream) -> Judged;
+    /// Returns the index of the member that held the text of the last text-only event. `None` if the next event must
+    /// be judged.
     fn text_key(&self) -> Option<usize>;
     /// Records an event that differs from an earlier one only in its text and its number.
     fn passed_alike(&mut self, number: Option<u64>) {
         let _ = number;
     }
     /// Records an event that passed in pieces.
-    fn note(&mut self, oversized: &Self::Oversized);
+    fn note(&mut self, oversized: &Self::Oversized, stream: &mut JudgedStream);
     /// Returns the verdict on an event that passes in pieces and turned out to be an error.
-    fn oversized_error(&mut self, oversized: &Self::Oversized) -> EventVerdict;
+    fn oversized_error(&mut self, oversized: &Self::Oversized, stream: &mut JudgedStream) -> EventVerdict {
+        let _ = oversized;
+        self.unreadable_error(stream)
+    }
+    /// Returns the event that ends the stream with this error.
+    fn error_event(&self, error: &StreamError) -> Bytes;
+    /// Returns the event that ends the stream after a failure that the gateway detected.
+    fn trouble(&self, trouble: Trouble<'_>) -> Bytes;
+
+    /// Ends the stream with an error that is too large, or too deeply nested, to be parsed.
+    fn unreadable_error(&self, stream: &mut JudgedStream) -> EventVerdict {
+        let error = StreamError { message: StreamError::UNREADABLE.to_owned(), ..StreamError::default() };
+        stream.fail(self.error_event(&error), error)
+    }
+
     /// Returns the error event in place of the end of a stream whose output failed, and makes the failure its error.
-    fn take_failure(&mut self) -> Option<Bytes>;
-    /// Returns the event that ends the stream after a failure.
-    fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes;
+    fn take_failure(&self, stream: &mut JudgedStream) -> Option<Bytes> {
+        let failure = stream.state.failure.take()?;
+        let event = self.error_event(&failure);
+        stream.state.error = Some(*failure);
+        Some(event)
+    }
+}
+
+/// The options and the facts of one stream, which its judge reads and updates.
+#[derive(Debug, Default)]
+pub(crate) struct JudgedStream {
+    pub(crate) options: StreamOptions,
+    pub(crate) state: StreamState,
+}
+
+impl JudgedStream {
+    /// Ends the stream with this error, for which `event` is sent.
+    pub(crate) fn fail(&mut self, event: Bytes, error: StreamError) -> EventVerdict {
+        self.state.error = Some(error);
+        EventVerdict::Last(Some(event))
+    }
+
+    /// Judges data of an unknown shape, which may still contain secrets.
+    pub(crate) fn opaque(&self, data: &[u8]) -> EventVerdict {
+        if data.first() == Some(&b'{') && self.state.content {
+            return EventVerdict::Pass;
+        }
+        opaque(data, &self.options.known())
+    }
 }
 
 /// The verdict on an event and, if it holds only text, the position of the text under [`Judge::text_key`].
@@ -86,6 +123,7 @@ pub const HELD_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct PassingStream<J: Judge> {
     judge: J,
+    stream: JudgedStream,
     blocks: Blocks,
     held: HeldEvent,
     oversized: Option<Box<Oversized<J::Oversized>>>,
@@ -117,9 +155,10 @@ struct Oversized<S> {
 
 impl<J: Judge> PassingStream<J> {
     /// Creates a relay for a new stream.
-    pub(crate) fn new(judge: J) -> Self {
+    pub(crate) fn new(judge: J, options: StreamOptions) -> Self {
         Self {
             judge,
+            stream: JudgedStream { options, state: StreamState::default() },
             blocks: Blocks::default(),
             held: HeldEvent::Nothing,
             oversized: None,
@@ -133,7 +172,7 @@ impl<J: Judge> PassingStream<J> {
 
 impl<J: Judge> AnswerStream for PassingStream<J> {
     fn state(&self) -> &StreamState {
-        self.judge.state()
+        &self.stream.state
     }
 
     fn push(&mut self, mut chunk: Bytes, out: &mut Vec<Bytes>) {
@@ -172,8 +211,8 @@ impl<J: Judge> AnswerStream for PassingStream<J> {
         }
         self.stopped = true;
         self.end_held(out);
-        if self.judge.state().error.is_none() {
-            out.extend(self.judge.take_failure());
+        if self.stream.state.error.is_none() {
+            out.extend(self.judge.take_failure(&mut self.stream));
         }
     }
 
@@ -187,9 +226,9 @@ impl<J: Judge> PassingStream<J> {
     /// Ends an event without its blank line.
     fn end_held(&mut self, out: &mut Vec<Bytes>) {
         let Some(event) = self.held.take() else { return };
-        let seen_whole = self.judge.state().clone();
+        let seen_whole = self.stream.state.clone();
         let verdict = self.judge_event(&event).verdict;
-        let state = self.judge.state_mut();
+        let state = &mut self.stream.state;
         if state.error.is_none() {
             let extras = std::mem::take(&mut state.extras);
             *state = StreamState { usage: state.usage, extras, ..seen_whole };
@@ -238,15 +277,23 @@ impl<J: Judge> PassingStream<J> {
     #[inline]
     fn pass_alike(&mut self, rest: &[u8]) -> usize {
         let mut length = 0_usize;
-        let Some(key) = self.judge.text_key().filter(|_| self.blocks.at_start()) else { return length };
+        let Some(key) = self.text_key().filter(|_| self.blocks.at_start()) else { return length };
         while let Some(fit) = self.template.fit(&rest[length..], key) {
             let text = &rest[length + fit.text_at..][..fit.text];
-            self.judge.state_mut().add_text(meant_bytes(text));
+            self.stream.state.add_text(meant_bytes(text));
             self.judge.passed_alike(fit.number);
             self.passed = true;
             length += fit.length;
         }
         length
+    }
+
+    /// Returns the member under which the next event may have its text. The first output and the events after the end
+    /// are always judged.
+    #[inline]
+    fn text_key(&self) -> Option<usize> {
+        let state = &self.stream.state;
+        self.judge.text_key().filter(|_| state.content && !state.done)
     }
 
     fn judge_in(&mut self, chunk: &Bytes, start: usize, end: usize) -> EventVerdict {
@@ -255,8 +302,8 @@ impl<J: Judge> PassingStream<J> {
             return self.judge_event(event).verdict;
         };
         let before = event.len() - data.len();
-        let judged = self.judge.judge(name, trim_line_end(data));
-        if let (Some(text), Some(key)) = (judged.text, self.judge.text_key())
+        let judged = self.judge.judge(name, trim_line_end(data), &mut self.stream);
+        if let (Some(text), Some(key)) = (judged.text, self.text_key())
             // A CR could still be followed by its LF.
             && event.ends_with(b"\n")
         {
@@ -275,10 +322,10 @@ impl<J: Judge> PassingStream<J> {
             block = block.strip_prefix(b"\xef\xbb\xbf").unwrap_or(block);
         }
         let data = data_of(block);
-        self.judge.state_mut().ids_seen |= data.has_id;
+        self.stream.state.ids_seen |= data.has_id;
         match data.text {
             Some(text) => {
-                let verdict = self.judge.judge(data.name, &text).verdict;
+                let verdict = self.judge.judge(data.name, &text, &mut self.stream).verdict;
                 if let EventVerdict::Change(change) = &verdict {
                     return EventVerdict::Replace(change.of_event(event, &text)).into();
                 }
@@ -369,25 +416,25 @@ impl<J: Judge> PassingStream<J> {
     /// Passes on a part of an oversized event, unless the event is an error.
     fn pass_part(&mut self, oversized: &Oversized<J::Oversized>, part: Bytes, out: &mut Vec<Bytes>) {
         if oversized.scan.error_begun() {
-            let was_open = self.judge.state().event_open;
-            let verdict = self.judge.oversized_error(&oversized.scan);
+            let was_open = self.stream.state.event_open;
+            let verdict = self.judge.oversized_error(&oversized.scan, &mut self.stream);
             if was_open {
                 out.push(Bytes::from_static(b"\n\n"));
             }
             self.replace(verdict, out);
             return;
         }
-        let state = self.judge.state_mut();
+        let state = &mut self.stream.state;
         state.event_open = true;
         state.content |= oversized.scan.content() || oversized.broken;
         out.push(part);
     }
 
     fn end_oversized(&mut self, oversized: &Oversized<J::Oversized>) {
-        let state = self.judge.state_mut();
+        let state = &mut self.stream.state;
         state.event_open = self.stopped && state.event_open;
         if !oversized.broken && !self.stopped {
-            self.judge.note(&oversized.scan);
+            self.judge.note(&oversized.scan, &mut self.stream);
         }
     }
 }

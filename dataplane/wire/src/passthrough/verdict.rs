@@ -59,7 +59,7 @@ impl TextChange {
 }
 
 /// Sanitizes data of an unknown form, which may still contain secrets.
-pub(crate) fn opaque(data: &[u8], secrets: &[&str]) -> EventVerdict {
+pub(super) fn opaque(data: &[u8], secrets: &[&str]) -> EventVerdict {
     let text = String::from_utf8_lossy(data);
     match shared::sanitize::diagnostic(&text, secrets) {
         Cow::Borrowed(_) => EventVerdict::Pass,

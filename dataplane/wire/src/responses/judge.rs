@@ -14,14 +14,12 @@ use super::event::{ResponsesEventFacts, ResponsesEventKind};
 use super::failed;
 use crate::envelope::{StreamError, named_event, sanitize_value};
 use crate::json::JsonFault;
-use crate::passthrough::{self, EventVerdict, Gather, Judge, Judged, OversizedScan, Varying};
-use crate::stream::{StreamOptions, StreamState, Trouble};
+use crate::passthrough::{EventVerdict, Gather, Judge, Judged, JudgedStream, OversizedScan, Varying};
+use crate::stream::Trouble;
 
 /// Judges events one after the other.
 #[derive(Debug, Default)]
 pub(super) struct ResponsesJudge {
-    options: StreamOptions,
-    state: StreamState,
     /// The names of the response that the stream carries.
     names: ResponseNames,
     /// The sequence number of the next event.
@@ -31,31 +29,34 @@ pub(super) struct ResponsesJudge {
 }
 
 impl ResponsesJudge {
-    pub(super) fn new(options: StreamOptions) -> Self {
-        Self { options, ..Self::default() }
-    }
-
-    fn look(&mut self, name: &[u8], data: &[u8]) -> Judged {
-        let Ok(mut seen) = Gather::<ResponsesEventFacts>::of(data) else { return self.unknown(data).into() };
+    fn look(&mut self, name: &[u8], data: &[u8], stream: &mut JudgedStream) -> Judged {
+        let Ok(mut seen) = Gather::<ResponsesEventFacts>::of(data) else {
+            return self.unknown(data, stream).into();
+        };
         if seen.kind == ResponsesEventKind::None {
             seen.kind = ResponsesEventKind::named(name);
         }
-        if let Some(verdict) = self.error_in(&seen, data) {
+        if let Some(verdict) = self.error_in(&seen, data, stream) {
             return verdict.into();
         }
-        if self.state.done {
+        if stream.state.done {
             return EventVerdict::Pass.into();
         }
         if seen.kind == ResponsesEventKind::End && seen.response.finish() == Some(Finish::Error) {
-            return self.ends_failed(&seen).into();
+            return self.ends_failed(&seen, stream).into();
         }
-        self.note_seen(&seen);
+        self.note_seen(&seen, stream);
         let text = seen.text.filter(|_| seen.kind == ResponsesEventKind::Delta);
         self.after_text = text.is_some();
         Judged { verdict: EventVerdict::Pass, text }
     }
 
-    fn error_in(&mut self, seen: &ResponsesEventFacts, data: &[u8]) -> Option<EventVerdict> {
+    fn error_in(
+        &mut self,
+        seen: &ResponsesEventFacts,
+        data: &[u8],
+        stream: &mut JudgedStream,
+    ) -> Option<EventVerdict> {
         let has_error_value = seen.response.error.truthy().is_some();
         let is_odd = seen.odd && seen.kind == ResponsesEventKind::None && !seen.has_error;
         let is_error = seen.kind == ResponsesEventKind::Error
@@ -65,31 +66,31 @@ impl ResponsesJudge {
         if !is_error {
             return None;
         }
-        if self.state.done {
+        if stream.state.done {
             return Some(EventVerdict::Last(None));
         }
         self.count(seen.number);
         Some(if seen.kind == ResponsesEventKind::Failed {
-            self.failed(seen, data)
+            failed(seen, data, stream)
         } else {
-            self.error(seen, data)
+            self.error(seen, data, stream)
         })
     }
 
-    fn note_seen(&mut self, seen: &ResponsesEventFacts) {
+    fn note_seen(&mut self, seen: &ResponsesEventFacts, stream: &mut JudgedStream) {
         self.count(seen.number);
         match seen.kind {
             ResponsesEventKind::Snapshot => self.names = seen.response.names.clone(),
             ResponsesEventKind::Delta if seen.delta_bytes > 0 => {
-                self.state.content = true;
-                self.state.add_text(seen.delta_bytes);
+                stream.state.content = true;
+                stream.state.add_text(seen.delta_bytes);
             }
-            ResponsesEventKind::End => self.ends(seen),
+            ResponsesEventKind::End => ends(seen, stream),
             ResponsesEventKind::ItemDone => {
-                self.state.content |= seen.has_output() || seen.encrypted;
-                seen.item.add_to(&mut self.state.extras.units);
+                stream.state.content |= seen.has_output() || seen.encrypted;
+                seen.item.add_to(&mut stream.state.extras.units);
             }
-            ResponsesEventKind::Other => self.state.content |= seen.has_output(),
+            ResponsesEventKind::Other => stream.state.content |= seen.has_output(),
             ResponsesEventKind::Delta
             | ResponsesEventKind::None
             | ResponsesEventKind::Failed
@@ -97,33 +98,15 @@ impl ResponsesJudge {
         }
     }
 
-    fn ends(&mut self, seen: &ResponsesEventFacts) {
-        let response = &seen.response;
-        self.reported(response);
-        self.state.finished = true;
-        self.state.finish = response.finish();
-        self.state.done = true;
-        if response.text_bytes > 0 && self.state.output_bytes == 0 {
-            self.state.add_text(response.text_bytes.try_into().unwrap_or(usize::MAX));
-        }
-        self.state.content |= response.text_bytes > 0;
-    }
-
     /// Ends the stream of a response that ended as a failure.
     #[cold]
-    fn ends_failed(&mut self, seen: &ResponsesEventFacts) -> EventVerdict {
+    fn ends_failed(&mut self, seen: &ResponsesEventFacts, stream: &mut JudgedStream) -> EventVerdict {
         self.count(seen.number);
-        self.reported(&seen.response);
-        self.state.finished = true;
-        self.state.finish = Some(Finish::Error);
-        self.state.failure = Some(Box::new(StreamError::of_failed_response()));
-        EventVerdict::Last(self.take_failure())
-    }
-
-    /// Records the usage that the response reports.
-    fn reported(&mut self, response: &Envelope) {
-        self.state.usage = response.usage.or(self.state.usage);
-        self.state.extras.replace_by(response.extras.clone());
+        reported(&seen.response, stream);
+        stream.state.finished = true;
+        stream.state.finish = Some(Finish::Error);
+        stream.state.failure = Some(Box::new(StreamError::of_failed_response()));
+        EventVerdict::Last(self.take_failure(stream))
     }
 
     /// Updates the sequence number; an event without a number is counted.
@@ -131,36 +114,13 @@ impl ResponsesJudge {
         self.next = number.unwrap_or(self.next).saturating_add(1);
     }
 
-    /// Ends the stream with a failed response, in which only the error may be changed.
-    fn failed(&mut self, seen: &ResponsesEventFacts, data: &[u8]) -> EventVerdict {
-        let response = &seen.response;
-        self.reported(response);
-        let secrets = self.options.known();
-        let error_value = response.error.truthy().and_then(|raw| serde_json::from_slice::<Value>(raw).ok());
-        let Some(mut error_value) = error_value else {
-            let message = "The response failed.".to_owned();
-            self.state.error = Some(StreamError { message, ..StreamError::default() });
-            return EventVerdict::LastPass;
-        };
-        self.state.error = Some(StreamError::of_member(&error_value).sanitized(&secrets));
-        if !sanitize_value(&mut error_value, &secrets) {
-            return EventVerdict::LastPass;
-        }
-        let span = response.error.span().unwrap_or_default();
-        let (before, after) = (data.get(..span.start), data.get(span.end..));
-        let data =
-            [before.unwrap_or_default(), error_value.to_string().as_bytes(), after.unwrap_or_default()]
-                .concat();
-        EventVerdict::Last(Some(named_event("response.failed", &String::from_utf8_lossy(&data))))
-    }
-
     /// Ends the stream with an error event. The event keeps its bytes, unless they contain secrets or the SDKs would
     /// not recognise it as an error.
-    fn error(&mut self, seen: &ResponsesEventFacts, data: &[u8]) -> EventVerdict {
+    fn error(&self, seen: &ResponsesEventFacts, data: &[u8], stream: &mut JudgedStream) -> EventVerdict {
         let read = serde_json::from_slice::<Value>(data).ok();
         let read = read.and_then(|value| Some((StreamError::of_document(&value)?, value)));
-        let Some((error, mut value)) = read else { return self.unreadable_error() };
-        let secrets = self.options.known();
+        let Some((error, mut value)) = read else { return self.unreadable_error(stream) };
+        let secrets = stream.options.known();
         let error = error.sanitized(&secrets);
         let changed = sanitize_value(&mut value, &secrets);
         let is_known = seen.has_error
@@ -172,7 +132,7 @@ impl ResponsesJudge {
         } else {
             EventVerdict::LastPass
         };
-        self.state.error = Some(error);
+        stream.state.error = Some(error);
         verdict
     }
 
@@ -183,31 +143,59 @@ impl ResponsesJudge {
         named_event("error", &event.to_string())
     }
 
-    fn unreadable_error(&mut self) -> EventVerdict {
-        let error = StreamError { message: StreamError::UNREADABLE.to_owned(), ..StreamError::default() };
-        let number = self.next.saturating_sub(1);
-        let event = failed::event(&self.names, "0", number, "server_error", &error.message);
-        self.state.error = Some(error);
-        EventVerdict::Last(Some(event))
-    }
-
     /// Judges data that is not an object. SDKs ignore it, but it may be an error in an array.
-    fn unknown(&mut self, data: &[u8]) -> EventVerdict {
+    fn unknown(&mut self, data: &[u8], stream: &mut JudgedStream) -> EventVerdict {
         let read =
             || serde_json::from_slice(data).ok().and_then(|value: Value| StreamError::of_document(&value));
-        let is_array = data.trim_ascii_start().first() == Some(&b'[') && !self.state.done;
+        let is_array = data.trim_ascii_start().first() == Some(&b'[') && !stream.state.done;
         if let Some(error) = is_array.then(read).flatten() {
             self.count(None);
-            let error = error.sanitized(&self.options.known());
-            let event = self.event_of(&error);
-            self.state.error = Some(error);
-            EventVerdict::Last(Some(event))
-        } else if data.first() == Some(&b'{') && self.state.content {
-            EventVerdict::Pass
+            let error = error.sanitized(&stream.options.known());
+            stream.fail(self.event_of(&error), error)
         } else {
-            passthrough::opaque(data, &self.options.known())
+            stream.opaque(data)
         }
     }
+}
+
+fn ends(seen: &ResponsesEventFacts, stream: &mut JudgedStream) {
+    let response = &seen.response;
+    reported(response, stream);
+    stream.state.finished = true;
+    stream.state.finish = response.finish();
+    stream.state.done = true;
+    if response.text_bytes > 0 && stream.state.output_bytes == 0 {
+        stream.state.add_text(response.text_bytes.try_into().unwrap_or(usize::MAX));
+    }
+    stream.state.content |= response.text_bytes > 0;
+}
+
+/// Records the usage that the response reports.
+fn reported(response: &Envelope, stream: &mut JudgedStream) {
+    stream.state.usage = response.usage.or(stream.state.usage);
+    stream.state.extras.replace_by(response.extras.clone());
+}
+
+/// Ends the stream with a failed response, in which only the error may be changed.
+fn failed(seen: &ResponsesEventFacts, data: &[u8], stream: &mut JudgedStream) -> EventVerdict {
+    let response = &seen.response;
+    reported(response, stream);
+    let secrets = stream.options.known();
+    let error_value = response.error.truthy().and_then(|raw| serde_json::from_slice::<Value>(raw).ok());
+    let Some(mut error_value) = error_value else {
+        let message = "The response failed.".to_owned();
+        stream.state.error = Some(StreamError { message, ..StreamError::default() });
+        return EventVerdict::LastPass;
+    };
+    stream.state.error = Some(StreamError::of_member(&error_value).sanitized(&secrets));
+    if !sanitize_value(&mut error_value, &secrets) {
+        return EventVerdict::LastPass;
+    }
+    let span = response.error.span().unwrap_or_default();
+    let (before, after) = (data.get(..span.start), data.get(span.end..));
+    let data =
+        [before.unwrap_or_default(), error_value.to_string().as_bytes(), after.unwrap_or_default()].concat();
+    EventVerdict::Last(Some(named_event("response.failed", &String::from_utf8_lossy(&data))))
 }
 
 impl ResponsesEventFacts {
@@ -220,17 +208,9 @@ impl Judge for ResponsesJudge {
     type Oversized = Gather<ResponsesEventFacts>;
     const VARYING: Varying = Varying::PaddingAndNumber;
 
-    fn state(&self) -> &StreamState {
-        &self.state
-    }
-
-    fn state_mut(&mut self) -> &mut StreamState {
-        &mut self.state
-    }
-
     #[inline]
     fn text_key(&self) -> Option<usize> {
-        (self.after_text && !self.state.done).then_some(0)
+        self.after_text.then_some(0)
     }
 
     #[inline]
@@ -238,37 +218,37 @@ impl Judge for ResponsesJudge {
         self.count(number);
     }
 
-    fn judge(&mut self, name: &[u8], data: &[u8]) -> Judged {
-        if data.trim_ascii().is_empty() { EventVerdict::Pass.into() } else { self.look(name, data) }
+    fn judge(&mut self, name: &[u8], data: &[u8], stream: &mut JudgedStream) -> Judged {
+        if data.trim_ascii().is_empty() { EventVerdict::Pass.into() } else { self.look(name, data, stream) }
     }
 
-    fn note(&mut self, oversized: &Gather<ResponsesEventFacts>) {
-        self.note_seen(oversized.facts());
+    fn note(&mut self, oversized: &Gather<ResponsesEventFacts>, stream: &mut JudgedStream) {
+        self.note_seen(oversized.facts(), stream);
     }
 
-    fn oversized_error(&mut self, oversized: &Gather<ResponsesEventFacts>) -> EventVerdict {
+    fn oversized_error(
+        &mut self,
+        oversized: &Gather<ResponsesEventFacts>,
+        stream: &mut JudgedStream,
+    ) -> EventVerdict {
         let seen = oversized.facts();
         self.count(seen.number);
         let error_value =
             seen.response.error.truthy().and_then(|raw| serde_json::from_slice::<Value>(raw).ok());
-        let Some(error_value) = error_value else { return self.unreadable_error() };
-        let error = StreamError::of_member(&error_value).sanitized(&self.options.known());
+        let Some(error_value) = error_value else { return self.unreadable_error(stream) };
+        let error = StreamError::of_member(&error_value).sanitized(&stream.options.known());
         let names = if seen.response.names.id.is_empty() { &self.names } else { &seen.response.names };
         let code = error.code.as_deref().unwrap_or("server_error");
         let event = failed::event(names, "0", self.next.saturating_sub(1), code, &error.message);
-        self.state.error = Some(error);
-        EventVerdict::Last(Some(event))
+        stream.fail(event, error)
     }
 
-    fn take_failure(&mut self) -> Option<Bytes> {
-        let failure = self.state.failure.take()?;
+    fn error_event(&self, error: &StreamError) -> Bytes {
         let number = self.next.saturating_sub(1);
-        let event = failed::event(&self.names, "0", number, "server_error", &failure.message);
-        self.state.error = Some(*failure);
-        Some(event)
+        failed::event(&self.names, "0", number, "server_error", &error.message)
     }
 
-    fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
+    fn trouble(&self, trouble: Trouble<'_>) -> Bytes {
         let id = trouble.request_id.trim_start_matches("req_");
         failed::event(&self.names, id, self.next, trouble.row.code, trouble.message)
     }

@@ -32,7 +32,7 @@ pub(crate) fn failed_event(error: &StreamError, request_id: &str) -> Bytes {
 
 /// Returns the relay of a native Responses stream to the client.
 pub fn stream(options: StreamOptions) -> impl AnswerStream + use<> {
-    PassingStream::new(judge::ResponsesJudge::new(options))
+    PassingStream::new(judge::ResponsesJudge::default(), options)
 }
 
 #[cfg(test)]
