@@ -10,7 +10,7 @@ use shared::usage::TokenCounts;
 
 use super::{
     AnswerText, ChatCall, ChatCallDelta, ChatChoice, ChatCompletion, ChatTextKind, ChoiceEnd, ClientUsage,
-    OutputMedia, UsageReader, thought_signature,
+    OutputMedia, UsageReader,
 };
 use crate::envelope::StreamError;
 use crate::extras::{Extras, term};
@@ -342,4 +342,23 @@ fn each_part(content: &RawValue, mut each: impl FnMut(ChatTextKind, AnswerText<'
         let thoughts = thoughts.filter_map(|thought| thought["text"].as_str());
         thoughts.chain(part["thinking"].as_str()).for_each(|text| each(ChatTextKind::Reasoning, text));
     }
+}
+
+/// Gemini's signatures of thoughts, as its chat endpoint attaches them to calls and messages.
+#[derive(Deserialize)]
+struct ExtraContent {
+    google: Option<SignedContent>,
+    vertex: Option<SignedContent>,
+}
+
+#[derive(Deserialize)]
+struct SignedContent {
+    thought_signature: Option<String>,
+}
+
+/// Returns the signature in an `extra_content`.
+fn thought_signature(extra_content: &RawValue) -> Option<String> {
+    let extra: ExtraContent = serde_json::from_str(extra_content.get()).ok()?;
+    let signed = [extra.google, extra.vertex].into_iter().flatten();
+    signed.filter_map(|signed| signed.thought_signature).find(|signature| !signature.is_empty())
 }

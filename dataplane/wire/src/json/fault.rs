@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::limit::DEPTH_MAX;
+use super::sink::DEPTH_MAX;
 
 /// An error in a JSON document and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 
 mod block;
 mod fault;
-mod limit;
 mod meaning;
 mod raw;
 mod scalar;
@@ -17,12 +16,11 @@ mod tree;
 mod writer;
 
 pub use fault::{JsonFault, What};
-pub use limit::{DEPTH_MAX, KEY_BYTES_MAX};
 pub(crate) use meaning::{Characters, Escapes, TextLength, meant_bytes};
 pub(crate) use raw::{BorrowedText, inside_quotes, parse_raw};
 pub(crate) use scalar::{whole_decimal, whole_number};
 pub use scan::{Scanner, StrictScanner};
-pub use sink::{JsonPlace, JsonSink, JsonText, JsonWord};
+pub use sink::{DEPTH_MAX, JsonPlace, JsonSink, JsonText, JsonWord, KEY_BYTES_MAX};
 pub(crate) use surrogate::{mend_surrogates, without_surrogates};
 pub(crate) use text::{escaped, unescape_mended};
 pub use text::{quote, unescape, unescape_owned};

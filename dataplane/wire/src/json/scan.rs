@@ -12,9 +12,8 @@
 
 use super::block::{TextBytes, TextSearch, ends_escaping, search};
 use super::fault::{JsonFault, What};
-use super::limit::DEPTH_MAX;
 use super::scalar::{Scalar, ends_scalar, whole_length};
-use super::sink::{Deaf, JsonPlace, JsonSink, JsonText, JsonWord};
+use super::sink::{DEPTH_MAX, Deaf, JsonPlace, JsonSink, JsonText, JsonWord};
 use super::strict::StrictText;
 use super::text_end::short_text;
 

@@ -3,7 +3,7 @@
 
 use super::blob::{self, BlobKind};
 use super::field::{GLANCE_BYTES, RequestMember, unescaped};
-use super::value::MemberValue;
+use super::member::MemberValue;
 use crate::claude::may_be_signature;
 use crate::json::{Characters, Escapes, JsonPlace, TextLength};
 use crate::request::InputSize;

@@ -3,11 +3,10 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::bound::OutputBounds;
 use super::content_counts::{ContentCounts, Ended, InnerKey, TOOL_DEPTH};
-use super::edit::{BodyChange, BodyEdit, EDITS_MAX, System};
-use super::spelling::Misspelling;
-use super::value::{MemberValue, TextSpan};
+use super::member::{
+    BodyChange, BodyEdit, EDITS_MAX, MemberValue, Misspelling, OutputBounds, System, TextSpan,
+};
 use crate::json::{JsonPlace, KEY_BYTES_MAX, TextLength, unescape};
 use crate::request::InputSize;
 use crate::request::shape::RequestShape;

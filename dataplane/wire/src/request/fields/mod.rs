@@ -1,15 +1,10 @@
 //! The facts that are collected from the tokens of a request.
 
 mod blob;
-mod bound;
 mod content_counts;
-mod edit;
 mod field;
-mod spelling;
+mod member;
 mod tokens;
-mod value;
 
-pub(super) use edit::{BodyChange, BodyEdit, EDITS_MAX, System};
 pub(super) use field::{Fields, NAME_BYTES_MAX, RequestMember};
-pub(super) use spelling::Misspelling;
-pub(super) use value::{Kinds, MemberValue};
+pub(super) use member::{BodyChange, BodyEdit, EDITS_MAX, Kinds, MemberValue, Misspelling, System};

@@ -1,7 +1,7 @@
 //! Passes the tokens of a request to its fields: complete tokens directly, split tokens after they have been collected.
 
 use super::field::{Fields, GLANCE_BYTES, RequestMember, unescaped};
-use super::value::MemberValue;
+use super::member::MemberValue;
 use crate::json::{Characters, Escapes, JsonPlace, JsonSink, JsonText, JsonWord, TextLength};
 
 /// Placeholder for a number that is too long to be read; valid for no member.
