@@ -6,13 +6,13 @@ use bytes::Bytes;
 use serde_json::Value;
 use shared::usage::Finish;
 
-use super::answer::{ChatFindings, ChatScan, tree};
 use super::failed::ChoiceEnd;
+use super::findings::{ChatFindings, ChatScan, tree};
 use super::named;
 use super::prefilter::{may_be_error, needs_a_look, text_span};
 use crate::envelope::{self, StreamError, event_of, sanitize_value};
-use crate::json::{JsonFault, meant_bytes};
-use crate::passthrough::{EventVerdict, Judge, Judged, JudgedStream, OversizedScan, TextChange, Varying};
+use crate::json::meant_bytes;
+use crate::passthrough::{EventFacts, EventVerdict, Judge, Judged, JudgedStream, TextChange, Varying};
 use crate::stream::Trouble;
 
 /// Judges events one after the other.
@@ -25,7 +25,7 @@ pub(crate) struct ChatJudge {
 }
 
 impl Judge for ChatJudge {
-    type Oversized = ChatScan;
+    type Facts = ChatFindings;
     const VARYING: Varying = Varying::Padding;
 
     #[inline]
@@ -44,8 +44,8 @@ impl Judge for ChatJudge {
         self.look(data, stream).into()
     }
 
-    fn note(&mut self, oversized: &ChatScan, stream: &mut JudgedStream) {
-        let _ = self.note_seen(&oversized.seen, stream);
+    fn note(&mut self, oversized: &ChatFindings, stream: &mut JudgedStream) {
+        let _ = self.note_seen(oversized, stream);
     }
 
     fn error_event(&self, error: &StreamError) -> Bytes {
@@ -57,17 +57,13 @@ impl Judge for ChatJudge {
     }
 }
 
-impl OversizedScan for ChatScan {
-    fn push(&mut self, part: &[u8]) -> Result<(), JsonFault> {
-        Self::push(self, part)
-    }
-
+impl EventFacts for ChatFindings {
     fn content(&self) -> bool {
-        self.seen.content
+        self.content
     }
 
     fn error_begun(&self) -> bool {
-        self.seen.error_begun()
+        self.error.begun()
     }
 }
 

@@ -1,6 +1,5 @@
 //! The chat dialect: OpenAI's chat completions, and the variants of other vendors.
 
-mod answer;
 mod chunk;
 mod chunk_source;
 mod chunk_writer;
@@ -9,6 +8,7 @@ mod completion;
 mod delta;
 mod document;
 mod failed;
+mod findings;
 mod form;
 mod media;
 mod prefilter;

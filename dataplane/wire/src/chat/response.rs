@@ -7,8 +7,8 @@ use bytes::Bytes;
 use memchr::memmem::{Finder, FinderRev};
 use shared::usage::Finish;
 
-use super::answer::{ChatScan, USAGE_BYTES_MAX, tree};
 use super::failed::ChoiceEnd;
+use super::findings::{ChatScan, USAGE_BYTES_MAX, tree};
 use super::named;
 use super::prefilter::{names_error_or_tier, places};
 use crate::envelope::StreamError;
@@ -36,7 +36,7 @@ impl ChatAnswerScan {
     pub(crate) fn pass(&mut self, piece: Bytes, out: &mut Vec<Bytes>) {
         let before = self.answer.read_bytes();
         self.push(&piece);
-        let seen = &self.answer.seen;
+        let seen = self.answer.facts();
         if self.held.is_empty() && seen.unnamed.is_none() && seen.usage_open().is_none() {
             out.push(piece);
         } else {
@@ -51,7 +51,7 @@ impl ChatAnswerScan {
             self.held.extend_from_slice(&text);
             (from, text) = (self.held_from, std::mem::take(&mut self.held).into());
         }
-        if let Some(usage) = self.answer.seen.unnamed.take()
+        if let Some(usage) = self.answer.facts_mut().unnamed.take()
             && let Some(part) = usage.start.checked_sub(from).zip(usage.end.checked_sub(from))
             && let Some(by) = text.get(part.0..part.1).and_then(named)
         {
@@ -60,7 +60,7 @@ impl ChatAnswerScan {
             out.push(by.into());
             (from, text) = (usage.end, rest);
         }
-        let open = self.answer.seen.usage_open().filter(|_| !self.broken);
+        let open = self.answer.facts().usage_open().filter(|_| !self.broken);
         if let Some(at) = open.and_then(|open| open.checked_sub(from))
             && at <= text.len()
             && text.len().wrapping_sub(at) <= USAGE_BYTES_MAX
@@ -79,8 +79,8 @@ impl ChatAnswerScan {
     }
 
     /// Returns the facts of the answer after its end.
-    pub(crate) fn finish(&self) -> WholeAnswer {
-        let seen = &self.answer.seen;
+    pub(crate) fn finish(self) -> WholeAnswer {
+        let (seen, whole) = self.answer.finish();
         let error = seen.error().map(|raw| {
             let value = tree(raw).unwrap_or_else(|| "The upstream answered with an error.".into());
             StreamError::of_member(&value)
@@ -91,9 +91,9 @@ impl ChatAnswerScan {
             extras: seen.extras(),
             finish: seen.finish,
             error,
-            is_json: !self.broken && self.answer.finish().is_ok(),
+            is_json: !self.broken && whole.is_ok(),
             output_bytes: seen.text_bytes,
-            unnamed_usage: seen.unnamed.clone(),
+            unnamed_usage: seen.unnamed,
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) use scalar::{whole_decimal, whole_number};
 pub use scan::{Scanner, StrictScanner};
 pub use sink::{DEPTH_MAX, JsonPlace, JsonSink, JsonText, JsonWord, KEY_BYTES_MAX};
 pub(crate) use surrogate::{mend_surrogates, without_surrogates};
-pub(crate) use text::{escaped, unescape_mended};
+pub(crate) use text::{escaped, unescape_mended, unescaped};
 pub use text::{quote, unescape, unescape_owned};
 pub(crate) use text_end::text_length;
 pub use tree::{Tree, parse, write};

@@ -1,5 +1,7 @@
 //! Converts between the raw bytes of one JSON string and its text.
 
+use std::borrow::Cow;
+
 use super::without_surrogates;
 
 /// Decodes the raw bytes between two quotes. `None` if an escape is invalid, a surrogate is unpaired, a control
@@ -18,6 +20,14 @@ pub fn unescape(raw: &[u8]) -> Option<String> {
 /// Like `unescape`, but unpaired surrogates become U+FFFD.
 pub(crate) fn unescape_mended(raw: &str) -> Option<String> {
     unescape(without_surrogates(raw).as_bytes())
+}
+
+/// Decodes a member name or the start of a value, as far as it is valid. Borrows in the common case without escapes.
+pub(crate) fn unescaped(raw: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr(b'\\', raw).is_none() {
+        return raw.into();
+    }
+    unescape(raw).map_or_else(|| raw.into(), |text| text.into_bytes().into())
 }
 
 /// Like `unescape`, but takes the bytes by value to avoid a copy.

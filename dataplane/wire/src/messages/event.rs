@@ -137,6 +137,13 @@ impl DocumentFacts for MessagesEventFacts {
         }
     }
 
+    #[inline]
+    fn ends(&mut self, at: JsonPlace) {
+        if at.depth == 1 && self.top == MessagesEventMember::Error {
+            self.error.end(at.offset);
+        }
+    }
+
     fn open(&mut self, at: JsonPlace, object: bool) {
         let is_usage = match at.depth {
             1 => self.top == MessagesEventMember::Usage,
@@ -172,9 +179,6 @@ impl DocumentFacts for MessagesEventFacts {
         if at.depth.wrapping_add(1) == self.usage_depth {
             self.usage_depth = 0;
         }
-        if at.depth == 1 && self.top == MessagesEventMember::Error {
-            self.error.end(at.offset);
-        }
     }
 
     #[inline]
@@ -201,9 +205,6 @@ impl DocumentFacts for MessagesEventFacts {
         }
         match (at.depth, self.top) {
             (1, MessagesEventMember::Type) => self.kind = MessagesEventKind::named(glance),
-            (1, MessagesEventMember::Error) => {
-                self.error.end(at.offset.saturating_add(length.raw).saturating_add(2))
-            }
             (2.., MessagesEventMember::Delta) => self.delta_text(at, length, glance),
             (2.., MessagesEventMember::Block) => self.block_text(at, length, glance),
             _ => {}
@@ -211,11 +212,9 @@ impl DocumentFacts for MessagesEventFacts {
     }
 
     #[inline]
-    fn scalar(&mut self, at: JsonPlace, raw: &[u8]) {
+    fn scalar(&mut self, _at: JsonPlace, raw: &[u8]) {
         if self.usage_depth > 0 {
             self.usage.scalar(raw);
-        } else if at.depth == 1 && self.top == MessagesEventMember::Error {
-            self.error.end(at.offset.saturating_add(raw.len()));
         }
     }
 }

@@ -13,8 +13,7 @@ use super::event::{MessagesEventFacts, MessagesEventKind};
 use super::usage::MessagesUsage;
 use crate::envelope::{StreamError, error_event, messages_stream_error, named_event, sanitize_value};
 use crate::finish_word::failed_end;
-use crate::json::JsonFault;
-use crate::passthrough::{EventVerdict, Gather, Judge, Judged, JudgedStream, OversizedScan, Varying};
+use crate::passthrough::{EventFacts, EventVerdict, Gather, Judge, Judged, JudgedStream, Varying};
 use crate::stream::Trouble;
 
 /// Judges events one after the other.
@@ -137,7 +136,7 @@ fn output(bytes: usize, stream: &mut JudgedStream) {
 }
 
 impl Judge for MessagesJudge {
-    type Oversized = Gather<MessagesEventFacts>;
+    type Facts = MessagesEventFacts;
     const VARYING: Varying = Varying::Blanks;
 
     #[inline]
@@ -149,8 +148,8 @@ impl Judge for MessagesJudge {
         if data.trim_ascii().is_empty() { EventVerdict::Pass.into() } else { self.look(name, data, stream) }
     }
 
-    fn note(&mut self, oversized: &Gather<MessagesEventFacts>, stream: &mut JudgedStream) {
-        self.note_seen(oversized.facts(), stream);
+    fn note(&mut self, oversized: &MessagesEventFacts, stream: &mut JudgedStream) {
+        self.note_seen(oversized, stream);
     }
 
     fn error_event(&self, error: &StreamError) -> Bytes {
@@ -162,19 +161,14 @@ impl Judge for MessagesJudge {
     }
 }
 
-impl OversizedScan for Gather<MessagesEventFacts> {
+impl EventFacts for MessagesEventFacts {
     fn named(&mut self, name: &[u8]) {
-        self.facts_mut().kind = MessagesEventKind::named(name);
-    }
-
-    fn push(&mut self, part: &[u8]) -> Result<(), JsonFault> {
-        Self::push(self, part)
+        self.kind = MessagesEventKind::named(name);
     }
 
     fn content(&self) -> bool {
-        let seen = self.facts();
-        match seen.kind {
-            MessagesEventKind::BlockStart => seen.starts_output || seen.block_bytes > 0,
+        match self.kind {
+            MessagesEventKind::BlockStart => self.starts_output || self.block_bytes > 0,
             MessagesEventKind::BlockDelta => true,
             MessagesEventKind::None
             | MessagesEventKind::MessageStart
@@ -186,7 +180,7 @@ impl OversizedScan for Gather<MessagesEventFacts> {
     }
 
     fn error_begun(&self) -> bool {
-        self.facts().error.begun()
+        self.error.begun()
     }
 }
 

@@ -87,6 +87,12 @@ impl DocumentFacts for MessageFacts {
         }
     }
 
+    fn ends(&mut self, at: JsonPlace) {
+        if at.depth == 1 && self.top == MessageMember::Error {
+            self.error.end(at.offset);
+        }
+    }
+
     fn open(&mut self, at: JsonPlace, object: bool) {
         self.in_usage |= at.depth == 1 && self.top == MessageMember::Usage && object;
     }
@@ -109,12 +115,7 @@ impl DocumentFacts for MessageFacts {
     }
 
     fn close(&mut self, at: JsonPlace) {
-        if at.depth == 1 {
-            self.in_usage = false;
-            if self.top == MessageMember::Error {
-                self.error.end(at.offset);
-            }
-        }
+        self.in_usage &= at.depth != 1;
     }
 
     fn name(&mut self, depth: u32, name: &[u8]) {
@@ -139,9 +140,6 @@ impl DocumentFacts for MessageFacts {
                 self.failure =
                     failed_end(glance).map(|end| (end, String::from_utf8_lossy(glance).into_owned()));
             }
-            (1, MessageMember::Error) => {
-                self.error.end(at.offset.saturating_add(length.raw).saturating_add(2))
-            }
             (3.., MessageMember::Content) if self.is_text => {
                 self.text_bytes = self.text_bytes.saturating_add(length.meant.try_into().unwrap_or(u64::MAX));
             }
@@ -149,11 +147,9 @@ impl DocumentFacts for MessageFacts {
         }
     }
 
-    fn scalar(&mut self, at: JsonPlace, raw: &[u8]) {
+    fn scalar(&mut self, _at: JsonPlace, raw: &[u8]) {
         if self.in_usage {
             self.usage.scalar(raw);
-        } else if at.depth == 1 && self.top == MessageMember::Error {
-            self.error.end(at.offset.saturating_add(raw.len()));
         }
     }
 }

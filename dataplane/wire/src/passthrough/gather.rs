@@ -1,12 +1,12 @@
 //! Collects the tokens of one document for its `DocumentFacts`: complete tokens directly, split tokens piece by
 //! piece.
 
-use std::borrow::Cow;
 use std::fmt::Debug;
 
 use super::Capture;
 use crate::json::{
-    Escapes, JsonFault, JsonPlace, JsonSink, JsonText, JsonWord, KEY_BYTES_MAX, Scanner, TextLength, unescape,
+    Escapes, JsonFault, JsonPlace, JsonSink, JsonText, JsonWord, KEY_BYTES_MAX, Scanner, TextLength,
+    unescaped,
 };
 
 /// Collects facts about a document from its tokens.
@@ -15,12 +15,16 @@ pub(crate) trait DocumentFacts: Debug + Default {
     fn capture(&mut self) -> &mut Capture;
     /// A value of any kind starts.
     fn begins(&mut self, at: JsonPlace);
+    /// The value ended before `at`.
+    fn ends(&mut self, at: JsonPlace);
     /// The value is an object or array.
     fn open(&mut self, at: JsonPlace, object: bool);
     /// True if no tokens inside the container that has just started are wanted.
     fn skips(&self, at: JsonPlace, object: bool) -> bool;
     /// The innermost object or array ended before `at`.
-    fn close(&mut self, at: JsonPlace);
+    fn close(&mut self, at: JsonPlace) {
+        let _ = at;
+    }
     /// The name of a member.
     fn name(&mut self, depth: u32, name: &[u8]);
     /// A string of this length that started at `at`; `glance` is its start, at most [`KEY_BYTES_MAX`] bytes.
@@ -47,6 +51,11 @@ struct Gathering<F> {
 }
 
 impl<F: DocumentFacts> Gather<F> {
+    /// Creates a scan of the last members of a document, without those before them.
+    pub(crate) fn of_members() -> Self {
+        Self { scanner: Scanner::of_members(), ..Self::default() }
+    }
+
     pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), JsonFault> {
         let result = self.scanner.push(piece, &mut self.gathering);
         self.gathering.facts.capture().copy(self.before, piece);
@@ -60,6 +69,11 @@ impl<F: DocumentFacts> Gather<F> {
 
     pub(crate) fn facts_mut(&mut self) -> &mut F {
         &mut self.gathering.facts
+    }
+
+    /// Returns the number of bytes read so far.
+    pub(crate) fn read_bytes(&self) -> usize {
+        self.before
     }
 
     pub(crate) fn finish(self) -> (F, Result<(), JsonFault>) {
@@ -101,6 +115,7 @@ impl<F: DocumentFacts> JsonSink for Gathering<F> {
     #[inline]
     fn close(&mut self, at: JsonPlace) {
         self.facts.close(at);
+        self.facts.ends(at);
     }
 
     fn text_start(&mut self, at: JsonPlace, key: bool) {
@@ -116,6 +131,7 @@ impl<F: DocumentFacts> JsonSink for Gathering<F> {
             self.facts.name(at.depth, &unescaped(&taken));
         } else {
             self.facts.text(self.start.unwrap_or(at), self.escapes.length(self.length), &taken);
+            self.facts.ends(at);
         }
         self.taken = taken;
     }
@@ -128,6 +144,7 @@ impl<F: DocumentFacts> JsonSink for Gathering<F> {
     fn scalar_end(&mut self, at: JsonPlace) {
         let taken = std::mem::take(&mut self.taken);
         self.facts.scalar(self.start.unwrap_or(at), &taken);
+        self.facts.ends(at);
         self.taken = taken;
     }
 
@@ -157,19 +174,13 @@ impl<F: DocumentFacts> JsonSink for Gathering<F> {
         let taken = text.raw.get(..KEY_BYTES_MAX).unwrap_or(text.raw);
         self.facts.begins(text.start);
         self.facts.text(text.start, TextLength::of(&text), taken);
+        self.facts.ends(text.end());
     }
 
     #[inline]
     fn whole_scalar(&mut self, word: JsonWord<'_>) {
         self.facts.begins(word.start);
         self.facts.scalar(word.start, word.raw);
+        self.facts.ends(word.end());
     }
-}
-
-/// Returns a decoded member name. Borrows in the common case without escapes.
-pub(crate) fn unescaped(raw: &[u8]) -> Cow<'_, [u8]> {
-    if memchr::memchr(b'\\', raw).is_none() {
-        return raw.into();
-    }
-    unescape(raw).map_or_else(|| raw.into(), |text| text.into_bytes().into())
 }

@@ -17,7 +17,7 @@ use crate::extras::Extras;
 pub(crate) use capture::Capture;
 pub(crate) use gather::{DocumentFacts, Gather};
 pub use relay_events::HELD_BYTES_MAX;
-pub(crate) use relay_events::{Judge, Judged, JudgedStream, OversizedScan, PassingStream};
+pub(crate) use relay_events::{EventFacts, Judge, Judged, JudgedStream, PassingStream};
 pub(crate) use repeated_event::Alike;
 pub(crate) use template::{Template, Varying};
 pub(crate) use verdict::{EventVerdict, TextChange};

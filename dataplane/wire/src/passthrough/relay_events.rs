@@ -17,17 +17,18 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::gather::{DocumentFacts, Gather};
 use super::template::{Template, Varying};
 use super::verdict::{EventVerdict, opaque};
 use crate::envelope::StreamError;
-use crate::json::{JsonFault, meant_bytes};
+use crate::json::meant_bytes;
 use crate::sse::{Blocks, data_of};
 use crate::stream::{AnswerStream, StreamOptions, StreamState, Trouble};
 
 /// Interprets the events of one dialect.
 pub(crate) trait Judge: Debug {
-    /// The facts about an event that is too large to be held.
-    type Oversized: OversizedScan;
+    /// The facts about one event.
+    type Facts: EventFacts;
     /// The parts in which consecutive text events differ.
     const VARYING: Varying;
 
@@ -41,9 +42,9 @@ pub(crate) trait Judge: Debug {
         let _ = number;
     }
     /// Records an event that passed in pieces.
-    fn note(&mut self, oversized: &Self::Oversized, stream: &mut JudgedStream);
+    fn note(&mut self, oversized: &Self::Facts, stream: &mut JudgedStream);
     /// Returns the verdict on an event that passes in pieces and turned out to be an error.
-    fn oversized_error(&mut self, oversized: &Self::Oversized, stream: &mut JudgedStream) -> EventVerdict {
+    fn oversized_error(&mut self, oversized: &Self::Facts, stream: &mut JudgedStream) -> EventVerdict {
         let _ = oversized;
         self.unreadable_error(stream)
     }
@@ -103,13 +104,12 @@ impl From<EventVerdict> for Judged {
     }
 }
 
-/// Collects facts from the data of an event that passes in pieces.
-pub(crate) trait OversizedScan: Debug + Default {
+/// The facts about one event, which may be read while it passes in pieces.
+pub(crate) trait EventFacts: DocumentFacts {
     /// Sets the name of the event.
     fn named(&mut self, name: &[u8]) {
         let _ = name;
     }
-    fn push(&mut self, part: &[u8]) -> Result<(), JsonFault>;
     /// True if the event holds output.
     fn content(&self) -> bool;
     /// True if the event is an error.
@@ -126,7 +126,7 @@ pub(crate) struct PassingStream<J: Judge> {
     stream: JudgedStream,
     blocks: Blocks,
     held: HeldEvent,
-    oversized: Option<Box<Oversized<J::Oversized>>>,
+    oversized: Option<Box<Oversized<J::Facts>>>,
     template: Template,
     /// True once the first block, which may start with a byte order mark, has been judged.
     begun: bool,
@@ -148,8 +148,8 @@ enum HeldEvent {
 
 /// An event that is passed on while it is read.
 #[derive(Debug, Default)]
-struct Oversized<S> {
-    scan: S,
+struct Oversized<F> {
+    scan: Gather<F>,
     broken: bool,
 }
 
@@ -395,8 +395,8 @@ impl<J: Judge> PassingStream<J> {
         let Some(part) = self.held.take() else { return };
         let block = part.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&part);
         self.begun = true;
-        let mut oversized = Oversized { scan: J::Oversized::default(), broken: false };
-        oversized.scan.named(data_of(block).name);
+        let mut oversized = Oversized { scan: Gather::<J::Facts>::default(), broken: false };
+        oversized.scan.facts_mut().named(data_of(block).name);
         match memchr::memmem::find(block, b"data:") {
             Some(at) => oversized.push(&block[at + 5..]),
             None => oversized.broken = true,
@@ -414,10 +414,10 @@ impl<J: Judge> PassingStream<J> {
     }
 
     /// Passes on a part of an oversized event, unless the event is an error.
-    fn pass_part(&mut self, oversized: &Oversized<J::Oversized>, part: Bytes, out: &mut Vec<Bytes>) {
-        if oversized.scan.error_begun() {
+    fn pass_part(&mut self, oversized: &Oversized<J::Facts>, part: Bytes, out: &mut Vec<Bytes>) {
+        if oversized.scan.facts().error_begun() {
             let was_open = self.stream.state.event_open;
-            let verdict = self.judge.oversized_error(&oversized.scan, &mut self.stream);
+            let verdict = self.judge.oversized_error(oversized.scan.facts(), &mut self.stream);
             if was_open {
                 out.push(Bytes::from_static(b"\n\n"));
             }
@@ -426,15 +426,15 @@ impl<J: Judge> PassingStream<J> {
         }
         let state = &mut self.stream.state;
         state.event_open = true;
-        state.content |= oversized.scan.content() || oversized.broken;
+        state.content |= oversized.scan.facts().content() || oversized.broken;
         out.push(part);
     }
 
-    fn end_oversized(&mut self, oversized: &Oversized<J::Oversized>) {
+    fn end_oversized(&mut self, oversized: &Oversized<J::Facts>) {
         let state = &mut self.stream.state;
         state.event_open = self.stopped && state.event_open;
         if !oversized.broken && !self.stopped {
-            self.judge.note(&oversized.scan, &mut self.stream);
+            self.judge.note(oversized.scan.facts(), &mut self.stream);
         }
     }
 }
@@ -457,7 +457,7 @@ impl HeldEvent {
     }
 }
 
-impl<S: OversizedScan> Oversized<S> {
+impl<F: EventFacts> Oversized<F> {
     fn push(&mut self, part: &[u8]) {
         self.broken = self.broken || self.scan.push(part).is_err();
     }

@@ -74,6 +74,12 @@ impl Envelope {
         }
     }
 
+    pub(super) fn ends(&mut self, at: JsonPlace, base: u32) {
+        if at.depth == base && self.key == EnvelopeKey::Error {
+            self.error.end(at.offset);
+        }
+    }
+
     pub(super) fn open(&mut self, at: JsonPlace, base: u32, object: bool) {
         if at.depth == base && self.key == EnvelopeKey::Usage {
             self.usage = None;
@@ -119,9 +125,6 @@ impl Envelope {
         if self.key == EnvelopeKey::Output {
             self.extras.raise(&self.tools);
         }
-        if self.key == EnvelopeKey::Error {
-            self.error.end(at.offset);
-        }
     }
 
     pub(super) fn name(&mut self, depth: u32, base: u32, name: &[u8]) {
@@ -155,11 +158,11 @@ impl Envelope {
                 self.failed = glance == b"failed";
                 self.is_completed = glance == b"completed";
             }
-            EnvelopeKey::Error => self.error.end(at.offset.saturating_add(length.raw).saturating_add(2)),
             EnvelopeKey::Tier => self.extras.tier = term(glance),
             EnvelopeKey::Other
             | EnvelopeKey::CreatedAt
             | EnvelopeKey::Incomplete
+            | EnvelopeKey::Error
             | EnvelopeKey::Output
             | EnvelopeKey::Usage => {}
         }
@@ -168,12 +171,8 @@ impl Envelope {
     pub(super) fn scalar(&mut self, at: JsonPlace, base: u32, raw: &[u8]) {
         if self.in_usage {
             self.reader.scalar(raw);
-        } else if at.depth == base {
-            if self.key == EnvelopeKey::CreatedAt {
-                raw.clone_into(&mut self.names.created_at);
-            } else if self.key == EnvelopeKey::Error {
-                self.error.end(at.offset.saturating_add(raw.len()));
-            }
+        } else if at.depth == base && self.key == EnvelopeKey::CreatedAt {
+            raw.clone_into(&mut self.names.created_at);
         }
     }
 }

@@ -113,6 +113,15 @@ impl DocumentFacts for ResponsesEventFacts {
         }
     }
 
+    #[inline]
+    fn ends(&mut self, at: JsonPlace) {
+        match (at.depth, self.top) {
+            (1, ResponsesEventMember::Error) => self.response.error.end(at.offset),
+            (_, ResponsesEventMember::Response) => self.response.ends(at, BASE),
+            _ => {}
+        }
+    }
+
     fn open(&mut self, at: JsonPlace, object: bool) {
         if self.top == ResponsesEventMember::Response {
             self.response.open(at, BASE, object);
@@ -135,10 +144,8 @@ impl DocumentFacts for ResponsesEventFacts {
     }
 
     fn close(&mut self, at: JsonPlace) {
-        match (at.depth, self.top) {
-            (1, ResponsesEventMember::Error) => self.response.error.end(at.offset),
-            (_, ResponsesEventMember::Response) => self.response.close(at, BASE),
-            _ => {}
+        if self.top == ResponsesEventMember::Response {
+            self.response.close(at, BASE);
         }
     }
 
@@ -173,9 +180,6 @@ impl DocumentFacts for ResponsesEventFacts {
             (1, ResponsesEventMember::Output) => {
                 self.other_bytes = self.other_bytes.saturating_add(length.meant)
             }
-            (1, ResponsesEventMember::Error) => {
-                self.response.error.end(at.offset.saturating_add(length.raw).saturating_add(2))
-            }
             (2.., ResponsesEventMember::Item) => self.item_text(at.depth, length, glance),
             (2.., ResponsesEventMember::Response) => self.response.text(at, BASE, length, glance),
             _ => {}
@@ -186,7 +190,6 @@ impl DocumentFacts for ResponsesEventFacts {
     fn scalar(&mut self, at: JsonPlace, raw: &[u8]) {
         match (at.depth, self.top) {
             (1, ResponsesEventMember::Number) => self.number = whole_number(raw),
-            (1, ResponsesEventMember::Error) => self.response.error.end(at.offset.saturating_add(raw.len())),
             (_, ResponsesEventMember::Response) => self.response.scalar(at, BASE, raw),
             _ => {}
         }

@@ -13,8 +13,7 @@ use super::envelope::{Envelope, ResponseNames};
 use super::event::{ResponsesEventFacts, ResponsesEventKind};
 use super::failed;
 use crate::envelope::{StreamError, named_event, sanitize_value};
-use crate::json::JsonFault;
-use crate::passthrough::{EventVerdict, Gather, Judge, Judged, JudgedStream, OversizedScan, Varying};
+use crate::passthrough::{EventFacts, EventVerdict, Gather, Judge, Judged, JudgedStream, Varying};
 use crate::stream::Trouble;
 
 /// Judges events one after the other.
@@ -205,7 +204,7 @@ impl ResponsesEventFacts {
 }
 
 impl Judge for ResponsesJudge {
-    type Oversized = Gather<ResponsesEventFacts>;
+    type Facts = ResponsesEventFacts;
     const VARYING: Varying = Varying::PaddingAndNumber;
 
     #[inline]
@@ -222,16 +221,16 @@ impl Judge for ResponsesJudge {
         if data.trim_ascii().is_empty() { EventVerdict::Pass.into() } else { self.look(name, data, stream) }
     }
 
-    fn note(&mut self, oversized: &Gather<ResponsesEventFacts>, stream: &mut JudgedStream) {
-        self.note_seen(oversized.facts(), stream);
+    fn note(&mut self, oversized: &ResponsesEventFacts, stream: &mut JudgedStream) {
+        self.note_seen(oversized, stream);
     }
 
     fn oversized_error(
         &mut self,
-        oversized: &Gather<ResponsesEventFacts>,
+        oversized: &ResponsesEventFacts,
         stream: &mut JudgedStream,
     ) -> EventVerdict {
-        let seen = oversized.facts();
+        let seen = oversized;
         self.count(seen.number);
         let error_value =
             seen.response.error.truthy().and_then(|raw| serde_json::from_slice::<Value>(raw).ok());
@@ -254,22 +253,17 @@ impl Judge for ResponsesJudge {
     }
 }
 
-impl OversizedScan for Gather<ResponsesEventFacts> {
+impl EventFacts for ResponsesEventFacts {
     fn named(&mut self, name: &[u8]) {
-        self.facts_mut().kind = ResponsesEventKind::named(name);
-    }
-
-    fn push(&mut self, part: &[u8]) -> Result<(), JsonFault> {
-        Self::push(self, part)
+        self.kind = ResponsesEventKind::named(name);
     }
 
     fn content(&self) -> bool {
-        let seen = self.facts();
-        match seen.kind {
+        match self.kind {
             ResponsesEventKind::Delta => true,
-            ResponsesEventKind::ItemDone => seen.has_output() || seen.encrypted,
-            ResponsesEventKind::End => seen.response.text_bytes > 0,
-            ResponsesEventKind::Other => seen.has_output(),
+            ResponsesEventKind::ItemDone => self.has_output() || self.encrypted,
+            ResponsesEventKind::End => self.response.text_bytes > 0,
+            ResponsesEventKind::Other => self.has_output(),
             ResponsesEventKind::None
             | ResponsesEventKind::Snapshot
             | ResponsesEventKind::Failed
@@ -278,10 +272,9 @@ impl OversizedScan for Gather<ResponsesEventFacts> {
     }
 
     fn error_begun(&self) -> bool {
-        let seen = self.facts();
-        let is_error = seen.kind == ResponsesEventKind::Failed
-            || seen.kind == ResponsesEventKind::Error
-            || seen.has_error;
-        is_error && seen.response.error.begun()
+        let is_error = self.kind == ResponsesEventKind::Failed
+            || self.kind == ResponsesEventKind::Error
+            || self.has_error;
+        is_error && self.response.error.begun()
     }
 }

@@ -63,6 +63,10 @@ impl DocumentFacts for ResponseFacts {
         self.0.begins(at, BASE);
     }
 
+    fn ends(&mut self, at: JsonPlace) {
+        self.0.ends(at, BASE);
+    }
+
     fn open(&mut self, at: JsonPlace, object: bool) {
         self.0.open(at, BASE, object);
     }

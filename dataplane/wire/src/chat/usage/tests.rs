@@ -8,7 +8,7 @@ use super::*;
 /// Reads the same object without a tree, as part of an answer.
 fn token_counts_raw(usage: &[u8]) -> Option<TokenCounts> {
     let answer = [br#"{"usage":"#, usage, b"}"].concat();
-    crate::chat::answer::ChatScan::of(&answer).unwrap().token_counts()
+    crate::chat::findings::ChatScan::of(&answer).unwrap().token_counts()
 }
 
 fn counts(input: u64, cache_read: u64, cache_write: u64, output: u64, reasoning: u64) -> TokenCounts {
@@ -90,7 +90,7 @@ fn check((name, usage, want, (units, cost)): Row) {
     let extras = Extras { units, vendor_cost_nano_usd: cost, ..Extras::default() };
     assert_eq!((reader.counts(), reader.extras()), (Some(want), extras.clone()), "{name}");
     let answer = format!(r#"{{"usage":{usage}}}"#);
-    let seen = crate::chat::answer::ChatScan::of(answer.as_bytes()).unwrap();
+    let seen = crate::chat::findings::ChatScan::of(answer.as_bytes()).unwrap();
     assert_eq!((seen.token_counts(), seen.extras()), (Some(want), extras), "{name}, raw");
 }
 

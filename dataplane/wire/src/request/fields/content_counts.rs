@@ -2,10 +2,10 @@
 //! not known to be a picture, a file or audio counts as text, so that nothing is counted as something cheaper.
 
 use super::blob::{self, BlobKind};
-use super::field::{GLANCE_BYTES, RequestMember, unescaped};
+use super::field::{GLANCE_BYTES, RequestMember};
 use super::member::MemberValue;
 use crate::claude::may_be_signature;
-use crate::json::{Characters, Escapes, JsonPlace, TextLength};
+use crate::json::{Characters, Escapes, JsonPlace, TextLength, unescaped};
 use crate::request::InputSize;
 use crate::request::shape::RequestShape;
 

@@ -1,13 +1,12 @@
 //! Collects the facts that the gateway needs from the tokens of a request.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use super::content_counts::{ContentCounts, Ended, InnerKey, TOOL_DEPTH};
 use super::member::{
     BodyChange, BodyEdit, EDITS_MAX, MemberValue, Misspelling, OutputBounds, System, TextSpan,
 };
-use crate::json::{JsonPlace, KEY_BYTES_MAX, TextLength, unescape};
+use crate::json::{JsonPlace, KEY_BYTES_MAX, TextLength};
 use crate::request::InputSize;
 use crate::request::shape::RequestShape;
 
@@ -477,12 +476,4 @@ impl Fields {
         }
         self.last_comma = Some(at);
     }
-}
-
-/// Decodes a member name or the start of a value. Borrows in the common case without escapes.
-pub(super) fn unescaped(raw: &[u8]) -> Cow<'_, [u8]> {
-    if memchr::memchr(b'\\', raw).is_none() {
-        return raw.into();
-    }
-    unescape(raw).map_or_else(|| raw.into(), |text| text.into_bytes().into())
 }

@@ -1,8 +1,8 @@
 //! Passes the tokens of a request to its fields: complete tokens directly, split tokens after they have been collected.
 
-use super::field::{Fields, GLANCE_BYTES, RequestMember, unescaped};
+use super::field::{Fields, GLANCE_BYTES, RequestMember};
 use super::member::MemberValue;
-use crate::json::{Characters, Escapes, JsonPlace, JsonSink, JsonText, JsonWord, TextLength};
+use crate::json::{Characters, Escapes, JsonPlace, JsonSink, JsonText, JsonWord, TextLength, unescaped};
 
 /// Placeholder for a number that is too long to be read; valid for no member.
 const TOO_LONG: &[u8] = b"-2";

@@ -1,7 +1,6 @@
 //! The findings of a chat answer, whole or one chunk of a stream: whether it contains output, an error or a finish
 //! reason, and the position of its usage. They are collected from JSON tokens in one pass.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use serde_json::Value;
@@ -10,83 +9,73 @@ use shared::usage::{Finish, TokenCounts};
 use crate::chat::usage::{UsageReader, scaled};
 use crate::extras::{Extras, term};
 use crate::finish_word::finish;
-use crate::json::{Escapes, JsonFault, JsonPlace, Scanner, unescape};
-use crate::passthrough::Capture;
+use crate::json::{JsonPlace, TextLength};
+use crate::passthrough::{Capture, DocumentFacts, Gather};
 
 /// The maximum length in bytes of a `usage` object that is read; a longer one counts as unreadable.
-pub(in crate::chat) const USAGE_BYTES_MAX: usize = 64 * 1024;
+pub(super) const USAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// The depth of the members of a top-level `usage`.
 const TOP_USAGE_DEPTH: u32 = 2;
 
 /// The names under which text arrives in a delta. Later chunks are searched for the one that contained the last text.
-pub(in crate::chat) const TEXT_KEYS: [&str; 5] =
-    ["content", "reasoning_content", "reasoning", "arguments", "refusal"];
+pub(super) const TEXT_KEYS: [&str; 5] = ["content", "reasoning_content", "reasoning", "arguments", "refusal"];
 
 /// A scan of one answer, fed in pieces.
-#[derive(Debug, Default)]
-pub(crate) struct ChatScan {
-    scanner: Scanner,
-    pub(in crate::chat) seen: ChatFindings,
-    before: usize,
-}
+pub(crate) type ChatScan = Gather<ChatFindings>;
 
 /// The facts that have been read from an answer.
 #[derive(Debug, Default)]
-pub(in crate::chat) struct ChatFindings {
+pub(crate) struct ChatFindings {
     /// True if `choices` is an array.
-    pub(in crate::chat) has_choices: bool,
+    pub(super) has_choices: bool,
     /// True if `choices` has elements.
-    pub(in crate::chat) has_choice: bool,
+    pub(super) has_choice: bool,
     /// True if there is output of any kind: text, reasoning, refusal, tool data, audio, images.
-    pub(in crate::chat) content: bool,
+    pub(super) content: bool,
     /// True if there is a finish reason other than null.
-    pub(in crate::chat) finished: bool,
+    pub(super) finished: bool,
     /// The finish reason that was read last.
-    pub(in crate::chat) finish: Option<Finish>,
+    pub(super) finish: Option<Finish>,
     /// True if a choice may have ended as a failure: by its finish reason, or because it contains an error.
-    pub(in crate::chat) may_have_failed: bool,
+    pub(super) may_have_failed: bool,
     /// Bytes of text in output strings, with escapes decoded.
-    pub(in crate::chat) text_bytes: u64,
+    pub(super) text_bytes: u64,
     /// The index in [`TEXT_KEYS`] of the member that contained text last.
-    pub(in crate::chat) text_key: Option<usize>,
+    pub(super) text_key: Option<usize>,
     /// True if there are top-level members of non-standard errors: `message`, `detail`, `object: "error"`.
-    pub(in crate::chat) odd: bool,
+    pub(super) odd: bool,
     usage: ChatUsage,
     /// The range of the last top-level `usage`, if it lacks some of OpenAI's names.
-    pub(in crate::chat) unnamed: Option<Range<usize>>,
+    pub(super) unnamed: Option<Range<usize>>,
     /// The `usage` of Groq, or of a choice.
     inner_usage: ChatUsage,
     extras: Extras,
     duration_ms: u64,
-    error: Capture,
+    pub(super) error: Capture,
 
     /// Reads the open `usage` object.
-    pub(super) reader: UsageReader,
+    reader: UsageReader,
     /// The depth of the members of the open `usage` object; 0 if none is open.
-    pub(super) reading_depth: u32,
+    reading_depth: u32,
     reading_from: usize,
-    pub(super) top: ChatMember,
-    pub(super) choice_key: ChoiceKey,
-    pub(super) delta_key: DeltaKey,
-    pub(super) groq_usage_key: bool,
+    top: ChatMember,
+    choice_key: ChoiceKey,
+    delta_key: DeltaKey,
+    groq_usage_key: bool,
     nested_text: bool,
-    pub(super) taken: Vec<u8>,
-    pub(super) take_max: usize,
-    pub(super) length: usize,
-    pub(super) escapes: Escapes,
 }
 
 /// The result of one `usage` member.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ChatUsage {
+struct ChatUsage {
     /// True if the member was an object.
     is_object: bool,
     counts: Option<TokenCounts>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum ChatMember {
+enum ChatMember {
     #[default]
     Other,
     Choices,
@@ -100,7 +89,7 @@ pub(super) enum ChatMember {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum ChoiceKey {
+enum ChoiceKey {
     #[default]
     Other,
     Delta,
@@ -115,7 +104,7 @@ pub(super) enum ChoiceKey {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum DeltaKey {
+enum DeltaKey {
     #[default]
     Other,
     /// The index of one of [`TEXT_KEYS`].
@@ -124,46 +113,14 @@ pub(super) enum DeltaKey {
     Output,
 }
 
-impl ChatScan {
-    /// Creates a scan of the last members of an answer, without those before them.
-    pub(in crate::chat) fn of_members() -> Self {
-        Self { scanner: Scanner::of_members(), ..Self::default() }
-    }
-
-    pub(in crate::chat) fn push(&mut self, piece: &[u8]) -> Result<(), JsonFault> {
-        let result = self.scanner.push(piece, &mut self.seen);
-        self.seen.error.copy(self.before, piece);
-        self.before = self.before.saturating_add(piece.len());
-        result
-    }
-
-    /// Returns the number of bytes read so far.
-    pub(in crate::chat) fn read_bytes(&self) -> usize {
-        self.before
-    }
-
-    /// Reads a complete document; fails if it is not JSON.
-    pub(in crate::chat) fn of(document: &[u8]) -> Result<ChatFindings, JsonFault> {
-        let mut answer = Self::default();
-        answer.push(document)?;
-        answer.finish()?;
-        Ok(answer.seen)
-    }
-
-    /// Returns a fault if the answer is incomplete.
-    pub(in crate::chat) fn finish(&self) -> Result<(), JsonFault> {
-        self.scanner.finish()
-    }
-}
-
 impl ChatFindings {
     /// Returns the counts of the last usage.
-    pub(in crate::chat) fn token_counts(&self) -> Option<TokenCounts> {
+    pub(super) fn token_counts(&self) -> Option<TokenCounts> {
         self.usage.counts.or(self.inner_usage.counts)
     }
 
     /// Returns the reported quantities other than tokens.
-    pub(in crate::chat) fn extras(&self) -> Extras {
+    pub(super) fn extras(&self) -> Extras {
         let mut extras = self.extras.clone();
         if !self.has_choices {
             extras.units.audio_ms = extras.units.audio_ms.max(self.duration_ms);
@@ -172,22 +129,74 @@ impl ChatFindings {
     }
 
     /// Returns true if there is a `usage` object at the top level.
-    pub(in crate::chat) fn has_usage(&self) -> bool {
+    pub(super) fn has_usage(&self) -> bool {
         self.usage.is_object
     }
 
     /// Returns the raw `error` value, unless it is one that the official SDKs ignore: null, false, 0, "", [] or {}.
-    pub(in crate::chat) fn error(&self) -> Option<&[u8]> {
+    pub(super) fn error(&self) -> Option<&[u8]> {
         self.error.truthy()
     }
 
-    /// True if the document, which may be incomplete, has a truthy `error` value, complete or not.
-    pub(in crate::chat) fn error_begun(&self) -> bool {
-        self.error.begun()
+    #[inline]
+    fn usage_begins(&mut self, at: JsonPlace) {
+        self.reader = UsageReader::default();
+        self.reading_depth = at.depth.wrapping_add(1);
+        self.reading_from = at.offset;
+    }
+
+    fn usage_ends(&mut self, at: JsonPlace) {
+        let usage = if at.depth == 1 { &mut self.usage } else { &mut self.inner_usage };
+        if at.offset.saturating_sub(self.reading_from) <= USAGE_BYTES_MAX {
+            *usage = ChatUsage { is_object: true, counts: self.reader.counts() };
+            self.extras.replace_by(self.reader.extras());
+            if at.depth == 1 {
+                self.unnamed = self.reader.lacks_names().then_some(self.reading_from..at.offset);
+            }
+        }
+        self.reading_depth = 0;
+    }
+
+    /// Returns the position of the top-level `usage` that is open.
+    pub(super) fn usage_open(&self) -> Option<usize> {
+        (self.reading_depth == TOP_USAGE_DEPTH).then_some(self.reading_from)
+    }
+
+    /// Returns true below a member of a delta that is output.
+    #[inline]
+    fn in_output(&self) -> bool {
+        self.top == ChatMember::Choices
+            && self.choice_key == ChoiceKey::Delta
+            && !matches!(self.delta_key, DeltaKey::Other)
+    }
+
+    fn top_text(&mut self, depth: u32, text: &[u8]) {
+        match self.top {
+            _ if depth != 1 => {}
+            ChatMember::Object => self.odd |= text == b"error",
+            ChatMember::Tier => self.extras.tier = term(text),
+            ChatMember::Duration => self.duration_ms = scaled(text, 1e3).unwrap_or(0),
+            ChatMember::Other
+            | ChatMember::Choices
+            | ChatMember::Usage
+            | ChatMember::Groq
+            | ChatMember::Error => {}
+        }
+    }
+
+    fn output(&mut self, bytes: usize) {
+        self.content = true;
+        self.text_bytes = self.text_bytes.saturating_add(bytes.try_into().unwrap_or(u64::MAX));
+    }
+}
+
+impl DocumentFacts for ChatFindings {
+    fn capture(&mut self) -> &mut Capture {
+        &mut self.error
     }
 
     #[inline]
-    pub(super) fn value_starts(&mut self, at: JsonPlace) {
+    fn begins(&mut self, at: JsonPlace) {
         match at.depth {
             0 | 3 | 4 => {}
             1 => match self.top {
@@ -211,7 +220,7 @@ impl ChatFindings {
     }
 
     #[inline]
-    pub(super) fn value_ends(&mut self, at: JsonPlace) {
+    fn ends(&mut self, at: JsonPlace) {
         if at.depth == 1 {
             if self.top == ChatMember::Error {
                 self.error.end(at.offset);
@@ -221,39 +230,50 @@ impl ChatFindings {
     }
 
     #[inline]
-    pub(super) fn usage_begins(&mut self, at: JsonPlace) {
-        self.reader = UsageReader::default();
-        self.reading_depth = at.depth.wrapping_add(1);
-        self.reading_from = at.offset;
-    }
-
-    pub(super) fn usage_ends(&mut self, at: JsonPlace) {
-        let usage = if at.depth == 1 { &mut self.usage } else { &mut self.inner_usage };
-        if at.offset.saturating_sub(self.reading_from) <= USAGE_BYTES_MAX {
-            *usage = ChatUsage { is_object: true, counts: self.reader.counts() };
-            self.extras.replace_by(self.reader.extras());
-            if at.depth == 1 {
-                self.unnamed = self.reader.lacks_names().then_some(self.reading_from..at.offset);
+    fn open(&mut self, at: JsonPlace, object: bool) {
+        match (at.depth, self.top) {
+            (1, ChatMember::Choices) => {
+                self.has_choices = !object;
+                self.has_choice = false;
             }
+            (1, ChatMember::Usage) if object => self.usage_begins(at),
+            (1, ChatMember::Groq) => self.groq_usage_key = false,
+            (2, ChatMember::Groq) if object && self.groq_usage_key => self.usage_begins(at),
+            (2, _) => self.choice_key = ChoiceKey::Other,
+            (3, ChatMember::Choices) if object && self.choice_key == ChoiceKey::Usage => {
+                self.usage_begins(at)
+            }
+            (3, ChatMember::Choices) if self.choice_key == ChoiceKey::Error => self.may_have_failed = true,
+            (3, _) => self.delta_key = DeltaKey::Other,
+            _ => {}
         }
-        self.reading_depth = 0;
-    }
-
-    /// Returns the position of the top-level `usage` that is open.
-    pub(in crate::chat) fn usage_open(&self) -> Option<usize> {
-        (self.reading_depth == TOP_USAGE_DEPTH).then_some(self.reading_from)
-    }
-
-    /// Returns true below a member of a delta that is output.
-    #[inline]
-    fn in_output(&self) -> bool {
-        self.top == ChatMember::Choices
-            && self.choice_key == ChoiceKey::Delta
-            && !matches!(self.delta_key, DeltaKey::Other)
     }
 
     #[inline]
-    pub(super) fn key_ends(&mut self, depth: u32, key: &[u8]) {
+    fn skips(&self, at: JsonPlace, object: bool) -> bool {
+        if self.reading_depth > 0 {
+            let level = at.depth.wrapping_sub(self.reading_depth);
+            return level < u32::MAX && !(object && self.reader.enters(level));
+        }
+        match at.depth {
+            0 => false,
+            1 => self.top != ChatMember::Choices && !(self.top == ChatMember::Groq && object),
+            2 => self.top == ChatMember::Groq,
+            3 => self.choice_key != ChoiceKey::Delta,
+            4 => self.delta_key == DeltaKey::Other,
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn close(&mut self, at: JsonPlace) {
+        if at.depth.wrapping_add(1) == self.reading_depth {
+            self.usage_ends(at);
+        }
+    }
+
+    #[inline]
+    fn name(&mut self, depth: u32, key: &[u8]) {
         if self.reading_depth > 0 {
             return self.reader.name(depth.wrapping_sub(self.reading_depth), key);
         }
@@ -276,9 +296,12 @@ impl ChatFindings {
         }
     }
 
-    /// Processes the end of a string whose text is `length` bytes long and whose raw form begins with `taken`.
     #[inline]
-    pub(super) fn text_value_ends(&mut self, depth: u32, length: usize, taken: &[u8]) {
+    fn text(&mut self, at: JsonPlace, length: TextLength, taken: &[u8]) {
+        if self.reading_depth > 0 {
+            return;
+        }
+        let (depth, length) = (at.depth, length.meant);
         if self.top != ChatMember::Choices {
             return self.top_text(depth, taken);
         }
@@ -308,48 +331,20 @@ impl ChatFindings {
         }
     }
 
-    fn top_text(&mut self, depth: u32, text: &[u8]) {
-        match self.top {
-            _ if depth != 1 => {}
-            ChatMember::Object => self.odd |= text == b"error",
-            ChatMember::Tier => self.extras.tier = term(text),
-            ChatMember::Duration => self.duration_ms = scaled(text, 1e3).unwrap_or(0),
-            ChatMember::Other
-            | ChatMember::Choices
-            | ChatMember::Usage
-            | ChatMember::Groq
-            | ChatMember::Error => {}
-        }
-    }
-
     #[inline]
-    pub(super) fn scalar_value_ends(&mut self, depth: u32, raw: &[u8]) {
+    fn scalar(&mut self, at: JsonPlace, raw: &[u8]) {
         if self.reading_depth > 0 {
             self.reader.scalar(raw);
-        } else if depth == 1 && self.top == ChatMember::Duration {
+        } else if at.depth == 1 && self.top == ChatMember::Duration {
             self.duration_ms = scaled(raw, 1e3).unwrap_or(0);
-        } else if depth == 3 && self.top == ChatMember::Choices && self.choice_key == ChoiceKey::Finish {
+        } else if at.depth == 3 && self.top == ChatMember::Choices && self.choice_key == ChoiceKey::Finish {
             self.finished |= raw != b"null";
         }
-    }
-
-    fn output(&mut self, bytes: usize) {
-        self.content = true;
-        self.text_bytes = self.text_bytes.saturating_add(bytes.try_into().unwrap_or(u64::MAX));
     }
 }
 
 /// The index of `arguments` in [`TEXT_KEYS`].
 const ARGUMENTS: usize = 3;
-
-/// Returns a member's name without escapes, which names rarely contain.
-#[cold]
-pub(super) fn unescaped(raw: &[u8]) -> Cow<'_, [u8]> {
-    if memchr::memchr(b'\\', raw).is_none() {
-        return raw.into();
-    }
-    unescape(raw).map_or_else(|| raw.into(), |text| text.into_bytes().into())
-}
 
 impl ChatMember {
     fn named(key: &[u8]) -> Self {
@@ -395,6 +390,6 @@ impl DeltaKey {
 }
 
 /// Parses a value into a tree; used only for errors, which end a stream.
-pub(in crate::chat) fn tree(document: &[u8]) -> Option<Value> {
+pub(super) fn tree(document: &[u8]) -> Option<Value> {
     serde_json::from_slice(document).ok()
 }
