@@ -24,6 +24,31 @@ pub(crate) enum SendError {
     Invalid(&'static str),
 }
 
+/// A request without an answer.
+#[derive(Debug)]
+pub(crate) struct Unanswered {
+    pub(crate) progress: Progress,
+    pub(crate) error: SendError,
+}
+
+/// The progress of an exchange when it failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// The upstream has not processed the request, which may be sent again: no byte of it was written, or the upstream
+    /// states so.
+    Unprocessed,
+    /// The upstream may have received the request, and has not sent a byte of an answer.
+    Sent,
+    /// A part of an answer has arrived.
+    Answering,
+}
+
+impl From<Unanswered> for SendError {
+    fn from(unanswered: Unanswered) -> Self {
+        unanswered.error
+    }
+}
+
 impl std::error::Error for SendError {}
 
 impl std::fmt::Display for SendError {

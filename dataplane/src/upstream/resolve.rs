@@ -31,7 +31,7 @@ enum ResolverMessage {
 impl fmt::Debug for ResolverMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::LookUp(host, _) | Self::Found(host, _)) = self;
-        f.debug_tuple("Message").field(host).finish()
+        f.debug_tuple("ResolverMessage").field(host).finish()
     }
 }
 

@@ -3,8 +3,9 @@
 use shared::routing::{InstanceReach, Origin};
 
 use super::dial::dial;
-use super::http1::{Progress, Unanswered, UpstreamConnection};
-use super::http2::{NotSent, Place, may_be_shared, send_http2};
+use super::error::{Progress, Unanswered};
+use super::http1::UpstreamConnection;
+use super::http2::{Place, may_be_shared, send_http2};
 use super::request::{RequestKind, UpstreamRequest};
 use super::{SendError, UpstreamBody, UpstreamResponse, Upstreams, echo, tap, voice};
 
@@ -36,8 +37,7 @@ async fn send_network(
     {
         match send_http1(upstreams, connection, (origin, request)).await {
             Ok(answer) => return Ok(answer),
-            // No byte of the request has been sent, so another connection may be used.
-            Err(Unanswered { progress: Progress::Unsent, .. }) => {}
+            Err(Unanswered { progress: Progress::Unprocessed, .. }) => {}
             Err(Unanswered { progress: Progress::Sent, error: SendError::Broke(_) }) => {
                 if !request.kind.is_safe() {
                     return Err(SendError::Stale);
@@ -71,8 +71,8 @@ async fn send_on_new_connection(
             }
             Place::Stream(lease) => match send_http2(upstreams, lease, (origin, request)).await {
                 Ok(answer) => return Ok(answer),
-                Err(NotSent::Failed(error)) => return Err(error),
-                Err(NotSent::Unprocessed) => {}
+                Err(Unanswered { progress: Progress::Unprocessed, .. }) => {}
+                Err(Unanswered { error, .. }) => return Err(error),
             },
         }
     }

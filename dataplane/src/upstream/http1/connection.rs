@@ -8,18 +8,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
-use http::{Request, Response, StatusCode, response};
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, Request, Response, StatusCode, response};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 
-use super::framing;
 use super::socket::{TalliedSocket, Tally};
 use crate::quiet_waker::QuietWaker;
 use crate::upstream::SendError;
 use crate::upstream::dial::UpstreamIo;
-use crate::upstream::error::INTERIM_WITHOUT_END;
+use crate::upstream::error::{INTERIM_WITHOUT_END, Progress, Unanswered};
 use crate::upstream::incoming::poll_incoming;
 use crate::upstream::request::SegmentedBody;
 
@@ -45,30 +45,6 @@ struct Driver {
 }
 
 type Answered = Result<Response<Incoming>, TrySendError<Request<SegmentedBody>>>;
-
-/// Reason why a request has no answer.
-#[derive(Debug)]
-pub(crate) struct Unanswered {
-    pub(crate) progress: Progress,
-    pub(crate) error: SendError,
-}
-
-impl From<Unanswered> for SendError {
-    fn from(unanswered: Unanswered) -> Self {
-        unanswered.error
-    }
-}
-
-/// The progress of an exchange when it failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// No byte of the request was written.
-    Unsent,
-    /// The upstream may have received the request, and has not sent a byte.
-    Sent,
-    /// A part of an answer has arrived.
-    Answering,
-}
 
 /// Maximum bytes of the head of an answer.
 pub(super) const HEAD_BYTES_MAX: usize = 32 << 10;
@@ -126,7 +102,7 @@ impl UpstreamConnection {
                     error => error.into(),
                 };
                 let progress = match tally.has_read() {
-                    _ if is_unsent => Progress::Unsent,
+                    _ if is_unsent => Progress::Unprocessed,
                     false => Progress::Sent,
                     true => Progress::Answering,
                 };
@@ -196,7 +172,26 @@ fn judge(head: &response::Parts) -> Result<(), Unanswered> {
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
         return refuse("it switched protocols without a request to do so");
     }
-    framing::check(&head.headers).or_else(refuse)
+    check_framing(&head.headers).or_else(refuse)
+}
+
+/// Rejects an answer whose header fields make its length ambiguous: another parser may read it differently (LIM-5). hyper
+/// accepts repeated equal lengths, and codings before `chunked`.
+fn check_framing(headers: &HeaderMap) -> Result<(), &'static str> {
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let (length, coding) = (lengths.next(), codings.next());
+    if lengths.next().is_some() || (length.is_some() && coding.is_some()) {
+        return Err("it sent more than one length (Content-Length, Transfer-Encoding)");
+    }
+    if length.is_some_and(|length| !length.as_bytes().iter().all(u8::is_ascii_digit)) {
+        return Err("its Content-Length is not a number");
+    }
+    let is_chunked = coding.is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    if !is_chunked || codings.next().is_some() {
+        return Err("its Transfer-Encoding is not a single 'chunked'");
+    }
+    Ok(())
 }
 
 impl Driver {

@@ -5,9 +5,8 @@
 //! passed on as one piece, and dropping the answer closes the socket, which cancels the request.
 
 mod connection;
-mod framing;
 mod socket;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::connection::{Progress, Unanswered, UpstreamConnection};
+pub(crate) use self::connection::UpstreamConnection;

@@ -10,11 +10,12 @@ use http::{Method, Request};
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::connection::{Progress, UpstreamConnection};
+use super::connection::UpstreamConnection;
 use super::socket::{TalliedSocket, Tally};
 use crate::turn::TURN_BYTES;
 use crate::upstream::SendError;
 use crate::upstream::dial::UpstreamIo;
+use crate::upstream::error::Progress;
 use crate::upstream::request::SegmentedBody;
 
 /// A connection, and the upstream's end of it.
@@ -148,7 +149,7 @@ async fn a_request_on_a_closed_connection_is_reported_unsent() {
     while connection.is_reusable() {
         tokio::task::yield_now().await;
     }
-    assert_eq!(connection.send(get()).await.unwrap_err().progress, Progress::Unsent);
+    assert_eq!(connection.send(get()).await.unwrap_err().progress, Progress::Unprocessed);
 }
 
 #[tokio::test]

@@ -8,6 +8,6 @@ mod socket;
 mod tests;
 
 pub(super) use self::connection::SharedConnection;
-pub(super) use self::send::{NotSent, send_http2};
+pub(super) use self::send::send_http2;
 pub(super) use self::sharing::{Place, may_be_shared};
 pub(crate) use self::sharing::{SharedConnections, StreamLease};

@@ -11,24 +11,16 @@ use tokio::time::Instant;
 
 use super::connection::SharedState;
 use super::sharing::StreamLease;
-use crate::upstream::error::INTERIM_WITHOUT_END;
+use crate::upstream::error::{INTERIM_WITHOUT_END, Progress, Unanswered};
 use crate::upstream::request::{SegmentedBody, UpstreamRequest};
 use crate::upstream::{SendError, UpstreamBody, UpstreamResponse, Upstreams, tap};
-
-/// Reason why a request has no answer.
-pub(in crate::upstream) enum NotSent {
-    /// The request may be sent again: the upstream has not processed it, or it is a safe one whose connection was closed. The
-    /// connection takes no further ones.
-    Unprocessed,
-    Failed(SendError),
-}
 
 /// Sends a request and waits for the head of its answer.
 pub(in crate::upstream) async fn send_http2(
     upstreams: &Upstreams,
     lease: StreamLease,
     (origin, request): (&Origin, &UpstreamRequest<'_>),
-) -> Result<UpstreamResponse, NotSent> {
+) -> Result<UpstreamResponse, Unanswered> {
     let signature = request.signature(origin).await;
     let watch = SilenceWatch::new(&lease.connection.state, request.provider.timeout);
     let mut sender = lease.connection.sender.clone();
@@ -37,9 +29,14 @@ pub(in crate::upstream) async fn send_http2(
     drop(watch);
     let answer = sent.map_err(|error| match unanswered(&lease, error) {
         // The connection was idle, and the upstream has closed it as the request was sent.
-        NotSent::Failed(SendError::Broke(_)) if is_silent && lease.connection.has_answered() => {
+        Unanswered { progress: Progress::Sent, error: error @ SendError::Broke(_) }
+            if is_silent && lease.connection.has_answered() =>
+        {
             lease.connection.retire();
-            if request.kind.is_safe() { NotSent::Unprocessed } else { NotSent::Failed(SendError::Stale) }
+            match request.kind.is_safe() {
+                true => Unanswered { progress: Progress::Unprocessed, error },
+                false => Unanswered { progress: Progress::Sent, error: SendError::Stale },
+            }
         }
         other => other,
     })?;
@@ -50,17 +47,18 @@ pub(in crate::upstream) async fn send_http2(
     Ok(UpstreamResponse { status: head.status.as_u16(), head: kept, body })
 }
 
-fn unanswered(lease: &StreamLease, mut error: TrySendError<Request<SegmentedBody>>) -> NotSent {
+fn unanswered(lease: &StreamLease, mut error: TrySendError<Request<SegmentedBody>>) -> Unanswered {
     let is_returned = error.take_message().is_some();
     let error = error.into_error();
     if is_returned || is_unprocessed(&error) {
         lease.connection.retire();
-        return NotSent::Unprocessed;
+        return Unanswered { progress: Progress::Unprocessed, error: error.into() };
     }
-    NotSent::Failed(match lease.connection.state.flooded.get() {
+    let error = match lease.connection.state.flooded.get() {
         true => SendError::Invalid(INTERIM_WITHOUT_END),
         false => error.into(),
-    })
+    };
+    Unanswered { progress: Progress::Sent, error }
 }
 
 /// True if the upstream states that it has not processed the request: its stream is above the last one of a GOAWAY
