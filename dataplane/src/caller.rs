@@ -84,8 +84,7 @@ impl Exchange {
         let Some(tap) = self.captured.get() else { return };
         let first = format!("HTTP {}", response.status());
         tap.begin(Side::ClientResponse, head_text(first, response.headers(), is_credential));
-        let body = std::mem::replace(response.body_mut(), ResponseBody::full(bytes::Bytes::new()));
-        *response.body_mut() = body.captured(Arc::clone(tap));
+        response.body_mut().capture(Arc::clone(tap));
     }
 
     pub(crate) fn worker(&self) -> &Rc<Worker> {

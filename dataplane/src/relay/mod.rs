@@ -2,21 +2,19 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use shared::port::{self, BoxError, ExchangeTap};
+use shared::port::{self, BoxError, ExchangeTap, Side};
 
 mod base64_video;
-mod captured;
 mod keepalive;
 mod late_usage;
 mod silence;
 mod stream;
 
 pub(crate) use self::base64_video::{Base64Video, UpstreamVideo, VideoSource};
-use self::captured::CapturedBody;
 pub(crate) use self::keepalive::{FailoverResult, KeepaliveStream};
 pub(crate) use self::late_usage::LateUsageQueue;
 pub(crate) use self::stream::{Relay, RelayContext, RelayParts, Scan, pass_whole};
@@ -24,7 +22,11 @@ use crate::server::service::AnswerBody;
 
 /// The body of a response.
 #[derive(Debug)]
-pub(crate) struct ResponseBody(Kind);
+pub(crate) struct ResponseBody {
+    kind: Kind,
+    /// The observer of its pieces, if the exchange is captured.
+    tap: Option<Arc<dyn ExchangeTap>>,
+}
 
 #[derive(Debug)]
 enum Kind {
@@ -33,53 +35,55 @@ enum Kind {
     Keepalive(Box<KeepaliveStream>),
     Base64Video(Box<Base64Video>),
     Port(port::Body),
-    Captured(Box<CapturedBody>),
+}
+
+impl From<Kind> for ResponseBody {
+    fn from(kind: Kind) -> Self {
+        Self { kind, tap: None }
+    }
 }
 
 impl ResponseBody {
     pub(crate) fn full(bytes: Bytes) -> Self {
-        Self(Kind::Full(bytes))
+        Kind::Full(bytes).into()
     }
 
     pub(crate) fn relay(relay: Box<Relay>) -> Self {
-        Self(Kind::Relay(relay))
+        Kind::Relay(relay).into()
     }
 
-    pub(crate) fn keepalive(early: KeepaliveStream) -> Self {
-        Self(Kind::Keepalive(Box::new(early)))
+    pub(crate) fn keepalive(stream: KeepaliveStream) -> Self {
+        Kind::Keepalive(Box::new(stream)).into()
     }
 
-    pub(crate) fn base64_video(inline: Base64Video) -> Self {
-        Self(Kind::Base64Video(Box::new(inline)))
+    pub(crate) fn base64_video(video: Base64Video) -> Self {
+        Kind::Base64Video(Box::new(video)).into()
     }
 
     pub(crate) fn port(body: port::Body) -> Self {
-        Self(Kind::Port(body))
+        Kind::Port(body).into()
     }
 
-    /// Returns the body with its pieces reported to `tap`.
-    pub(crate) fn captured(self, tap: Arc<dyn ExchangeTap>) -> Self {
-        Self(Kind::Captured(Box::new(CapturedBody { body: self, tap })))
+    /// Reports the pieces of the body to `tap`.
+    pub(crate) fn capture(&mut self, tap: Arc<dyn ExchangeTap>) {
+        self.tap = Some(tap);
     }
 
     /// Returns the relay, or the bytes of a complete body.
     pub(crate) fn into_relay(self) -> Result<Box<Relay>, Bytes> {
-        match self.0 {
+        match self.kind {
             Kind::Relay(relay) => Ok(relay),
             Kind::Full(bytes) => Err(bytes),
-            Kind::Keepalive(_) | Kind::Base64Video(_) | Kind::Port(_) | Kind::Captured(_) => {
-                Err(Bytes::new())
-            }
+            Kind::Keepalive(_) | Kind::Base64Video(_) | Kind::Port(_) => Err(Bytes::new()),
         }
     }
 }
 
 impl AnswerBody for ResponseBody {
     fn is_cut(&self) -> bool {
-        match &self.0 {
+        match &self.kind {
             Kind::Relay(relay) => relay.is_cut(),
-            Kind::Keepalive(early) => early.is_cut(),
-            Kind::Captured(captured) => captured.body.is_cut(),
+            Kind::Keepalive(stream) => stream.is_cut(),
             Kind::Full(_) | Kind::Base64Video(_) | Kind::Port(_) => false,
         }
     }
@@ -93,34 +97,34 @@ impl Body for ResponseBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match &mut self.0 {
-            Kind::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Kind::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Kind::Relay(relay) => relay.poll_data(cx).map(|item| item.map(|data| data.map(Frame::data))),
-            Kind::Keepalive(early) => early.poll_data(cx).map(|item| item.map(|data| data.map(Frame::data))),
-            Kind::Base64Video(inline) => {
-                inline.poll_data(cx).map(|item| item.map(|data| data.map(Frame::data)))
-            }
-            Kind::Port(body) => Pin::new(body).poll_frame(cx),
-            Kind::Captured(captured) => captured.poll_frame(cx),
+        let data = match &mut self.kind {
+            Kind::Full(bytes) if bytes.is_empty() => None,
+            Kind::Full(bytes) => Some(Ok(std::mem::take(bytes))),
+            Kind::Relay(relay) => ready!(relay.poll_data(cx)),
+            Kind::Keepalive(stream) => ready!(stream.poll_data(cx)),
+            Kind::Base64Video(video) => ready!(video.poll_data(cx)),
+            // Captured exchanges have no such body.
+            Kind::Port(body) => return Pin::new(body).poll_frame(cx),
+        };
+        if let (Some(tap), Some(Ok(piece))) = (&self.tap, &data) {
+            tap.piece(Side::ClientResponse, piece);
         }
+        Poll::Ready(data.map(|data| data.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
+        match &self.kind {
             Kind::Full(bytes) => bytes.is_empty(),
             Kind::Relay(_) | Kind::Keepalive(_) | Kind::Base64Video(_) => false,
             Kind::Port(body) => body.is_end_stream(),
-            Kind::Captured(captured) => captured.body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match &self.kind {
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Relay(_) | Kind::Keepalive(_) | Kind::Base64Video(_) => SizeHint::default(),
             Kind::Port(body) => body.size_hint(),
-            Kind::Captured(captured) => captured.body.size_hint(),
         }
     }
 }
