@@ -11,12 +11,8 @@ use std::time::Duration;
 
 use shared::activity::{Activity, Draining};
 use shared::alarm::Alarm;
-use shared::build::BuildIdentity;
 use shared::clock::unix_ms;
-use shared::port::{Capture, Exchanges, Handler, HttpClient, KeptTables};
-use shared::secret::Secret;
-use shared::snapshot::SnapshotReader;
-use shared::usage::UsageLog;
+use shared::port::{Exchanges, Handler, HttpClient, KeptTables};
 use socket2::{Domain, Socket, Type};
 use tokio::net::TcpListener;
 use tokio::runtime::LocalOptions;
@@ -25,40 +21,12 @@ use tokio::sync::{Notify, mpsc, watch};
 use crate::in_process::InProcess;
 use crate::inbox::{Message, WorkerHandle};
 use crate::plan::response_affinity::ResponseAffinity;
-use crate::process::{Process, ProcessParams};
+use crate::process::{Params, Process};
 use crate::relay::LateUsageQueue;
 use crate::server::accept;
 use crate::server::io::Order;
 use crate::settings::Settings;
-use crate::upstream::dial::Tls;
-use crate::upstream::resolve::Resolver;
 use crate::worker::Worker;
-
-/// Parameters of the data plane. One worker starts per usage log.
-pub struct Params {
-    /// Operator settings.
-    pub settings: Settings,
-    /// Identity of this build, reported by `/health`.
-    pub build: BuildIdentity,
-    /// Source of routing snapshots.
-    pub snapshots: SnapshotReader,
-    /// Usage logs, one per worker.
-    pub usage_logs: Vec<Box<dyn UsageLog>>,
-    /// TLS configuration for upstreams, with the trust roots; this crate sets its ALPN protocols.
-    pub upstream_tls: rustls::ClientConfig,
-    /// Raised if a worker thread ends early.
-    pub alarm: Alarm,
-    /// Captures the exchanges of clients; `None` captures nothing.
-    pub capture: Option<Arc<dyn Capture>>,
-    /// The key of the hashes in the tables that control keeps.
-    pub affinity_key: Secret<[u8; 32]>,
-}
-
-impl std::fmt::Debug for Params {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Params").field("settings", &self.settings).finish_non_exhaustive()
-    }
-}
 
 /// Handle to the running workers.
 #[derive(Debug)]
@@ -82,27 +50,18 @@ const CUT_GRACE: Duration = Duration::from_millis(500);
 
 /// Starts the workers and returns once all of them run. They accept no connections until [`Dataplane::serve`].
 pub fn new(params: Params) -> io::Result<Dataplane> {
-    let tls = Tls::new(&params.upstream_tls, Resolver::start(&params.alarm)?);
-    let workers = params.usage_logs.len();
-    let shared = ProcessParams {
-        build: params.build,
-        snapshots: params.snapshots,
-        tls,
-        alarm: params.alarm.clone(),
-        capture: params.capture,
-        affinity_key: params.affinity_key,
-    };
-    let process = Arc::new(Process::new(params.settings, shared, workers)?);
+    let (process, usage_logs) = Process::new(params)?;
+    let (process, workers) = (Arc::new(process), usage_logs.len());
     let mut dataplane =
         Dataplane { process, workers: Vec::new(), threads: Vec::new(), end: watch::Sender::new(None) };
     let (ready, readiness) = channel();
-    for (index, usage) in params.usage_logs.into_iter().enumerate() {
+    for (index, usage) in usage_logs.into_iter().enumerate() {
         let (sender, inbox) = mpsc::channel(INBOX_MAX);
         dataplane.workers.push(WorkerHandle { inbox: sender, live: Arc::default() });
         let process = Arc::clone(&dataplane.process);
         let counters = process.counters.get(index).cloned();
         let ready = ready.clone();
-        let thread = params.alarm.spawn(&format!("data-{index}"), move || {
+        let thread = dataplane.process.alarm.spawn(&format!("data-{index}"), move || {
             // Created on its own thread, because a worker is not `Send`.
             let worker = Rc::new(Worker::new(process, counters.unwrap_or_default(), usage));
             run(&worker, inbox, ready)

@@ -41,6 +41,7 @@ mod turn;
 mod upstream;
 mod worker;
 
-pub use self::dataplane::{Dataplane, Params, listen, new};
+pub use self::dataplane::{Dataplane, listen, new};
+pub use self::process::Params;
 pub use self::settings::Settings;
 pub use wire::adapt::tables as adaptations;

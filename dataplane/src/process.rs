@@ -11,6 +11,7 @@ use shared::build::BuildIdentity;
 use shared::port::{Capture, Handler};
 use shared::secret::Secret;
 use shared::snapshot::SnapshotReader;
+use shared::usage::UsageLog;
 
 use crate::memory_budget::MemoryBudget;
 use crate::metrics::Counters;
@@ -19,17 +20,33 @@ use crate::server::body::BodyLimits;
 use crate::server::unpack::Unpackers;
 use crate::settings::Settings;
 use crate::upstream::dial::Tls;
+use crate::upstream::resolve::Resolver;
 use crate::upstream::voice::Voices;
 
-/// Parts of a [`Process`] that the caller constructs.
-pub(crate) struct ProcessParams {
-    pub(crate) build: BuildIdentity,
-    pub(crate) snapshots: SnapshotReader,
-    pub(crate) tls: Tls,
-    pub(crate) alarm: Alarm,
-    pub(crate) capture: Option<Arc<dyn Capture>>,
-    /// The key of the hashes in `response_affinity`.
-    pub(crate) affinity_key: Secret<[u8; 32]>,
+/// Parameters of the data plane. One worker starts per usage log.
+pub struct Params {
+    /// Operator settings.
+    pub settings: Settings,
+    /// Identity of this build, reported by `/health`.
+    pub build: BuildIdentity,
+    /// Source of routing snapshots.
+    pub snapshots: SnapshotReader,
+    /// Usage logs, one per worker.
+    pub usage_logs: Vec<Box<dyn UsageLog>>,
+    /// TLS configuration for upstreams, with the trust roots; this crate sets its ALPN protocols.
+    pub upstream_tls: rustls::ClientConfig,
+    /// Raised if a worker thread ends early.
+    pub alarm: Alarm,
+    /// Captures the exchanges of clients; `None` captures nothing.
+    pub capture: Option<Arc<dyn Capture>>,
+    /// The key of the hashes in the tables that control keeps.
+    pub affinity_key: Secret<[u8; 32]>,
+}
+
+impl std::fmt::Debug for Params {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Params").field("settings", &self.settings).finish_non_exhaustive()
+    }
 }
 
 /// State shared by all workers of the process.
@@ -62,8 +79,11 @@ impl std::fmt::Debug for Process {
 }
 
 impl Process {
-    pub(crate) fn new(settings: Settings, params: ProcessParams, workers: usize) -> io::Result<Self> {
-        let ProcessParams { build, snapshots, tls, alarm, capture, affinity_key } = params;
+    /// Creates the state, and returns it with the logs of the workers.
+    pub(crate) fn new(params: Params) -> io::Result<(Self, Vec<Box<dyn UsageLog>>)> {
+        let Params { settings, build, snapshots, usage_logs, upstream_tls, alarm, capture, affinity_key } =
+            params;
+        let workers = usage_logs.len();
         let activity = Arc::<Activity>::default();
         let memory = Arc::new(MemoryBudget::new(settings.held_bytes_max));
         let body_limits = BodyLimits {
@@ -71,7 +91,7 @@ impl Process {
             memory: Arc::clone(&memory),
             unpackers: Unpackers::start(workers, &alarm)?,
         };
-        Ok(Self {
+        let process = Self {
             body_limits,
             memory,
             response_affinity: Arc::new(ResponseAffinity::new(&affinity_key)),
@@ -79,7 +99,7 @@ impl Process {
             settings: Arc::new(settings),
             build,
             snapshots,
-            tls: Arc::new(tls),
+            tls: Arc::new(Tls::new(&upstream_tls, Resolver::start(&alarm)?)),
             fallback: OnceLock::new(),
             draining: AtomicBool::new(false),
             capture,
@@ -87,7 +107,8 @@ impl Process {
             connections: Arc::clone(&activity.connections),
             activity,
             counters: (0..workers).map(|_| Arc::default()).collect(),
-        })
+        };
+        Ok((process, usage_logs))
     }
 
     pub(crate) fn is_draining(&self) -> bool {

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 
 use super::minute::Minute;
-use super::{Ask, Full, Ledger, Period};
+use super::{Ask, Full, Period};
 use crate::clock;
 
 /// The counter of one quota. It outlives snapshots.
@@ -211,10 +211,9 @@ fn on_steady_clock(at_ms: u64, now_ms: u64, steady_ms: u64) -> u64 {
     at_ms.saturating_sub(ahead_ms).saturating_add(behind_ms)
 }
 
-impl Ledger for Counter {
-    type Hold = Hold;
-
-    fn take(&self, ask: Ask, now_ms: u64) -> Result<Hold, Full> {
+impl Counter {
+    /// Grants the wanted amount, or as much of it as is left. The hold must be settled.
+    pub fn take(&self, ask: Ask, now_ms: u64) -> Result<Hold, Full> {
         let all = self.part(Ask { least: ask.wanted.min(AMOUNT_MAX), ..ask }, now_ms);
         if all.is_ok() || ask.least >= ask.wanted {
             return all;
@@ -230,7 +229,8 @@ impl Ledger for Counter {
         part.map(|hold| Hold { is_short, ..hold })
     }
 
-    fn settle(&self, hold: Hold, used: u64) {
+    /// Settles a hold, of which `used` was used.
+    pub fn settle(&self, hold: Hold, used: u64) {
         let is_short = hold.is_short;
         match (hold.place, &self.kind) {
             (Place::Window(window), _) => {

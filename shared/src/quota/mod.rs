@@ -159,19 +159,6 @@ pub struct Ask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// Grants amounts under a limit and takes them back. One node counts in its own memory ([`Counter`]); several nodes
-/// that share quotas would need another implementation (SCALE-1).
-pub trait Ledger {
-    /// A granted amount. It must be settled.
-    type Hold;
-
-    /// Grants the wanted amount, or as much of it as is left.
-    fn take(&self, ask: Ask, now_ms: u64) -> Result<Self::Hold, Full>;
-
-    /// Settles a hold, of which `used` was used.
-    fn settle(&self, hold: Self::Hold, used: u64);
-}
-
 /// The limits of the process with their counters, by the ID of the limit. Newly published access takes its counters from
 /// here, so that counts survive a publication.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Ask, Hold, Ledger as _, Metric, Quota};
+use super::{Ask, Hold, Metric, Quota};
 use crate::usage::{Lost, Outcome, TokenCounts};
 
 /// The amounts that an exchange may use. The `least` amounts are those it probably needs; the `wanted` amounts are
