@@ -223,7 +223,7 @@ pub(super) async fn of_status(
             break;
         }
     }
-    answer.body.recycle(&params.worker.upstreams, provider);
+    answer.body.recycle(&params.job.worker.upstreams, provider);
     if status < 400 {
         let message = format!(
             "The provider '{}' answered with a redirect or an unexpected status; redirects are not followed.",
@@ -302,6 +302,6 @@ pub(super) fn of_stream_error(
     let error = error.sanitized(&secrets(provider));
     let failure = of_error(params, provider, (status, error), None);
     // An image must not be generated twice at one target, because the target bills each.
-    let next = if params.dialect == Dialect::Images { Next::FailOver } else { failure.next };
+    let next = if params.job.head.dialect == Dialect::Images { Next::FailOver } else { failure.next };
     Failure { result: StepResult::StreamError, next, ..failure }
 }

@@ -95,7 +95,8 @@ pub(super) async fn whole(
         false if passes => {
             let mut scan = params.reader.scan();
             let mut passed = Vec::with_capacity(held.len());
-            held.into_iter().for_each(|bytes| pass_whole(&mut scan, params.dialect, bytes, &mut passed));
+            held.into_iter()
+                .for_each(|bytes| pass_whole(&mut scan, params.job.head.dialect, bytes, &mut passed));
             Ok(AnswerStart::Streaming { held: passed, scan: Scan::Whole(scan), body: opening.body })
         }
         false => Err(invalid(provider, TOO_LONG)),
@@ -128,8 +129,8 @@ async fn read(
                 held_bytes += bytes.len();
                 held.push(bytes);
                 if held_bytes > WHOLE_BYTES_MAX && bytes_max > WHOLE_BYTES_MAX {
-                    let memory =
-                        memory.get_or_insert_with(|| MemoryReservation::new(&params.worker.process.memory));
+                    let memory = memory
+                        .get_or_insert_with(|| MemoryReservation::new(&params.job.worker.process.memory));
                     let more = (held_bytes as u64).saturating_mul(2).saturating_sub(memory.bytes());
                     if !memory.take(more) {
                         return Err(no_room());
@@ -138,7 +139,7 @@ async fn read(
             }
             Some(Err(_)) => return Err(broke_off(provider)),
             None => {
-                opening.body.recycle(&params.worker.upstreams, provider);
+                opening.body.recycle(&params.job.worker.upstreams, provider);
                 return Ok(Pieces { held, memory, is_all: true });
             }
         }
@@ -205,7 +206,7 @@ fn refused(params: &AttemptParams<'_>, provider: &ProviderInstance, bad: BadAnsw
 /// Returns the failure without a retry if the answer is an image: one that was generated is billed, so it is not
 /// generated again at the same target.
 pub(super) fn billed_once(params: &AttemptParams<'_>, failure: Failure) -> Failure {
-    match params.dialect {
+    match params.job.head.dialect {
         Dialect::Images => Failure { next: Next::FailOver, ..failure },
         _ => failure,
     }

@@ -2,17 +2,16 @@
 //! answer. It reports the outcome and whether another attempt makes sense; the caller decides.
 
 use std::pin::pin;
-use std::rc::Rc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use http::HeaderValue;
 use shared::answer_head::JSON;
-use shared::operation::Dialect;
 use shared::routing::{ProviderInstance, Target};
 use wire::adapt::TranslatedAnswer;
 use wire::answer_shape::AnswerShape;
 
+use super::Job;
 use super::budget::AttemptLimits;
 use super::failure::{self, Failure, of_send_error};
 use super::first_content;
@@ -24,18 +23,13 @@ use crate::record::Record;
 use crate::relay::Scan;
 use crate::upstream::request::UpstreamRequest;
 use crate::upstream::{self, KeptHeaders, UpstreamBody};
-use crate::worker::Worker;
 
 /// The input of an attempt, except for its target.
 #[derive(Debug)]
 pub(crate) struct AttemptParams<'a> {
-    pub(crate) worker: &'a Rc<Worker>,
+    pub(crate) job: &'a Job,
     pub(crate) request: UpstreamRequest<'a>,
     pub(crate) reader: AnswerReader,
-    /// The client's dialect.
-    pub(crate) dialect: Dialect,
-    /// True if the client requested a stream.
-    pub(crate) stream: bool,
     pub(crate) limits: AttemptLimits<'a>,
 }
 
@@ -70,9 +64,9 @@ pub(crate) async fn attempt(
     began: Instant,
 ) -> Result<Box<Success>, Failure> {
     let provider = &*target.provider;
-    let mut timeouts = AttemptTimeouts::new(params.worker, params.limits, began);
+    let mut timeouts = AttemptTimeouts::new(&params.job.worker, params.limits, began);
     let sent = timeouts
-        .wait(provider.timeout, pin!(upstream::send(&params.worker.upstreams, &params.request)))
+        .wait(provider.timeout, pin!(upstream::send(&params.job.worker.upstreams, &params.request)))
         .await;
     let mut answer = sent?.map_err(|error| of_send_error(&error, provider))?;
     record.head(answer.status, began, timeouts.now());
@@ -108,7 +102,7 @@ pub(crate) async fn attempt(
             changed: None,
         }));
     }
-    timeouts.head(provider, params.stream);
+    timeouts.head(provider, params.job.head.stream);
     let opening = Opening::read(answer.body, provider, &mut timeouts).await?;
     let is_stream = match opening.shape {
         AnswerShape::Events | AnswerShape::BinaryEvents => true,
@@ -118,7 +112,7 @@ pub(crate) async fn attempt(
         AnswerShape::Unknown if encoded => return Err(compressed(provider)),
         AnswerShape::Unknown => is_stream,
     };
-    let start = match (params.stream, is_stream) {
+    let start = match (params.job.head.stream, is_stream) {
         (true, true) => {
             first_content::first_content(params, provider, opening, &mut timeouts, is_stream).await?
         }
@@ -128,7 +122,7 @@ pub(crate) async fn attempt(
         (false, false) => first_content::whole(params, provider, opening, &mut timeouts).await?,
         (false, true) => Box::pin(first_content::collect(params, provider, opening, &mut timeouts)).await?,
     };
-    let content_type = if params.stream { EVENT_STREAM } else { JSON };
+    let content_type = if params.job.head.stream { EVENT_STREAM } else { JSON };
     // A header may contain a secret too, so only a number passes.
     let processing_ms = processing_ms.filter(|value| value.as_bytes().iter().all(u8::is_ascii_digit));
     let turn_state = rare.and_then(|rare| rare.turn_state).filter(|value| is_safe_state(provider, value));

@@ -211,7 +211,7 @@ impl<'a> Walk<'a> {
         let TargetRequest { reader, path, segments } = request;
         let native = reader.adapted_from().is_none();
         AttemptParams {
-            worker: &job.worker,
+            job,
             request: UpstreamRequest {
                 provider: Arc::clone(&target.provider),
                 kind: if job.head.dialect == Dialect::Videos {
@@ -235,9 +235,7 @@ impl<'a> Walk<'a> {
                 trace: None,
                 segments,
             },
-            stream: job.head.stream,
             reader,
-            dialect: job.head.dialect,
             limits: AttemptLimits::unset(next),
         }
     }
