@@ -55,7 +55,7 @@ pub struct Synthesizer {
 
 impl std::fmt::Debug for Synthesizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Studio").field("waiting", &self.scripts.len()).finish()
+        f.debug_struct("Synthesizer").field("waiting", &self.scripts.len()).finish()
     }
 }
 

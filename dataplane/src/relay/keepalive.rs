@@ -38,7 +38,7 @@ enum State {
 
 impl std::fmt::Debug for KeepaliveStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Early").field("interval", &self.interval).finish_non_exhaustive()
+        f.debug_struct("KeepaliveStream").field("interval", &self.interval).finish_non_exhaustive()
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct WorkerHandle<M> {
 
 impl<M> std::fmt::Debug for WorkerHandle<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Door").field("live", &self.live).finish_non_exhaustive()
+        f.debug_struct("WorkerHandle").field("live", &self.live).finish_non_exhaustive()
     }
 }
 
