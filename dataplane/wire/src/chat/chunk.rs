@@ -91,12 +91,12 @@ impl ChatJudge {
             return self.odd_error(trimmed, stream);
         }
         match ChatScan::of(trimmed) {
-            Ok(seen) if seen.error().is_some() => {
+            Some(seen) if seen.error().is_some() => {
                 stream.state.usage = seen.token_counts().or(stream.state.usage);
                 self.error(trimmed, stream)
             }
-            Ok(seen) if seen.odd && !seen.has_choices => self.odd_error(trimmed, stream),
-            Ok(seen) => {
+            Some(seen) if seen.odd && !seen.has_choices => self.odd_error(trimmed, stream),
+            Some(seen) => {
                 if seen.may_have_failed && ends_failed(&seen, trimmed, stream) {
                     return EventVerdict::Drop;
                 }
@@ -106,7 +106,7 @@ impl ChatJudge {
                     Some(_) | None => verdict,
                 }
             }
-            Err(_) => stream.opaque(data),
+            None => stream.opaque(data),
         }
     }
 
@@ -173,7 +173,7 @@ fn ends_failed(seen: &ChatFindings, data: &[u8], stream: &mut JudgedStream) -> b
 /// Judges an event after `[DONE]`, where the SDKs stop reading. It passes, unless it is an error, which might quote a
 /// key.
 fn after_done(data: &[u8], stream: &JudgedStream) -> EventVerdict {
-    let is_error = may_be_error(data) && ChatScan::of(data).is_ok_and(|seen| seen.error().is_some());
+    let is_error = may_be_error(data) && ChatScan::of(data).is_some_and(|seen| seen.error().is_some());
     if is_error { EventVerdict::Last(None) } else { stream.opaque(data) }
 }
 

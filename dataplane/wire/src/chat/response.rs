@@ -8,18 +8,17 @@ use memchr::memmem::{Finder, FinderRev};
 use shared::usage::Finish;
 
 use super::failed::ChoiceEnd;
-use super::findings::{ChatScan, USAGE_BYTES_MAX, tree};
+use super::findings::{ChatFindings, ChatScan, USAGE_BYTES_MAX, tree};
 use super::named;
 use super::prefilter::{names_error_or_tier, places};
 use crate::envelope::StreamError;
 use crate::finish_word::finish;
-use crate::passthrough::{TextChange, WholeAnswer};
+use crate::passthrough::{AnswerFacts, TextChange, WholeAnswer};
 
 /// Reads an answer of any size in pieces and keeps only its usage and error.
 #[derive(Debug, Default)]
 pub(crate) struct ChatAnswerScan {
     answer: ChatScan,
-    broken: bool,
     /// The beginning of an incomplete `usage`, and its position in the answer.
     held: Vec<u8>,
     held_from: usize,
@@ -28,7 +27,7 @@ pub(crate) struct ChatAnswerScan {
 impl ChatAnswerScan {
     /// Reads the next piece.
     pub(crate) fn push(&mut self, piece: &[u8]) {
-        self.broken = self.broken || self.answer.push(piece).is_err();
+        self.answer.push(piece);
     }
 
     /// Reads the next piece and appends it to `out`, with OpenAI's names added to its `usage`. Only a `usage` that is
@@ -60,7 +59,7 @@ impl ChatAnswerScan {
             out.push(by.into());
             (from, text) = (usage.end, rest);
         }
-        let open = self.answer.facts().usage_open().filter(|_| !self.broken);
+        let open = self.answer.facts().usage_open().filter(|_| !self.answer.is_broken());
         if let Some(at) = open.and_then(|open| open.checked_sub(from))
             && at <= text.len()
             && text.len().wrapping_sub(at) <= USAGE_BYTES_MAX
@@ -80,20 +79,25 @@ impl ChatAnswerScan {
 
     /// Returns the facts of the answer after its end.
     pub(crate) fn finish(self) -> WholeAnswer {
-        let (seen, whole) = self.answer.finish();
-        let error = seen.error().map(|raw| {
+        self.answer.answer()
+    }
+}
+
+impl AnswerFacts for ChatFindings {
+    fn answer(self) -> WholeAnswer {
+        let error = self.error().map(|raw| {
             let value = tree(raw).unwrap_or_else(|| "The upstream answered with an error.".into());
             StreamError::of_member(&value)
         });
         WholeAnswer {
-            may_have_failed: seen.may_have_failed,
-            usage: seen.token_counts(),
-            extras: seen.extras(),
-            finish: seen.finish,
+            may_have_failed: self.may_have_failed,
+            usage: self.token_counts(),
+            extras: self.extras(),
+            finish: self.finish,
             error,
-            is_json: !self.broken && whole.is_ok(),
-            output_bytes: seen.text_bytes,
-            unnamed_usage: seen.unnamed,
+            output_bytes: self.text_bytes,
+            unnamed_usage: self.unnamed,
+            ..WholeAnswer::default()
         }
     }
 }
@@ -117,9 +121,9 @@ pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
         // object, the member is at the top level.
         && matches!(before.trim_ascii_end().last(), Some(b'{' | b','))
     {
-        let mut scan = ChatAnswerScan { answer: ChatScan::of_members(), ..ChatAnswerScan::default() };
+        let mut scan = ChatScan::of_members();
         scan.push(end);
-        let mut answer = scan.finish();
+        let mut answer = scan.answer();
         if answer.is_json && answer.usage.is_some() {
             answer.finish = answer.finish.or_else(|| last_finish(before));
             if answer.finish == Some(Finish::Error) || native_end(before) == Some(Finish::Error) {
@@ -136,9 +140,7 @@ pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
 
 /// Reads a complete answer, parsing all of it.
 fn read_whole(body: &[u8]) -> WholeAnswer {
-    let mut scan = ChatAnswerScan::default();
-    scan.push(body);
-    let mut answer = scan.finish();
+    let mut answer = ChatScan::answer_of(body);
     if answer.may_have_failed && answer.error.is_none() {
         answer.error = tree(body).as_ref().and_then(ChoiceEnd::failure_in);
     }
@@ -147,7 +149,7 @@ fn read_whole(body: &[u8]) -> WholeAnswer {
 
 /// Returns true if a complete chat answer has a choice.
 pub(crate) fn has_choice(body: &[u8]) -> bool {
-    ChatScan::of(body).is_ok_and(|seen| seen.has_choice)
+    ChatScan::of(body).is_some_and(|seen| seen.has_choice)
 }
 
 /// Returns the last finish reason. Few bytes follow it in most answers.

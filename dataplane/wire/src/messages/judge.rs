@@ -26,7 +26,7 @@ pub(super) struct MessagesJudge {
 
 impl MessagesJudge {
     fn look(&mut self, name: &[u8], data: &[u8], stream: &mut JudgedStream) -> Judged {
-        let Ok(mut seen) = Gather::<MessagesEventFacts>::of(data) else {
+        let Some(mut seen) = Gather::<MessagesEventFacts>::of(data) else {
             return self.unknown(data, stream).into();
         };
         if seen.kind == MessagesEventKind::None {

@@ -17,7 +17,7 @@ pub use count::{count, count_answer, is_count};
 pub use synthesize::synthesize_stream;
 pub(crate) use usage::MessagesUsage;
 pub use usage::token_counts;
-pub(crate) use whole::{MessagesAnswerScan, whole_answer};
+pub(crate) use whole::MessagesAnswerScan;
 
 /// Returns the relay of a native Messages stream to the client.
 pub fn stream(options: StreamOptions) -> impl AnswerStream + use<> {

@@ -7,18 +7,14 @@ use super::usage::MessagesUsage;
 use crate::envelope::StreamError;
 use crate::finish_word::{FailedEnd, failed_end, finish};
 use crate::json::{JsonPlace, TextLength};
-use crate::passthrough::{Capture, DocumentFacts, Gather, WholeAnswer};
+use crate::passthrough::{AnswerFacts, Capture, DocumentFacts, Gather, WholeAnswer};
 
 /// Reads an answer of any size in pieces and keeps only its usage and error.
-#[derive(Debug, Default)]
-pub(crate) struct MessagesAnswerScan {
-    gather: Gather<MessageFacts>,
-    broken: bool,
-}
+pub(crate) type MessagesAnswerScan = Gather<MessageFacts>;
 
 /// The facts of an answer. Its members are at depth 1, those of its blocks at depth 3.
 #[derive(Debug, Default)]
-struct MessageFacts {
+pub(crate) struct MessageFacts {
     usage: MessagesUsage,
     finish: Option<Finish>,
     /// The failure with which the output ended, and its word.
@@ -42,38 +38,24 @@ enum MessageMember {
     Error,
 }
 
-impl MessagesAnswerScan {
-    pub(crate) fn push(&mut self, piece: &[u8]) {
-        self.broken = self.broken || self.gather.push(piece).is_err();
-    }
-
-    pub(crate) fn finish(self) -> WholeAnswer {
-        let (seen, whole) = self.gather.finish();
-        let error = match seen.error.truthy() {
+impl AnswerFacts for MessageFacts {
+    fn answer(self) -> WholeAnswer {
+        let error = match self.error.truthy() {
             Some(raw) => {
                 Some(StreamError::of_member(&serde_json::from_slice(raw).unwrap_or_else(|_| NO_WORD.into())))
             }
-            None if seen.is_error => Some(StreamError::of_member(&Value::from(NO_WORD))),
-            None => seen.failure.map(|(end, word)| StreamError::of_failed_end(end, &word, "")),
+            None if self.is_error => Some(StreamError::of_member(&Value::from(NO_WORD))),
+            None => self.failure.map(|(end, word)| StreamError::of_failed_end(end, &word, "")),
         };
         WholeAnswer {
-            usage: seen.usage.counts(),
-            extras: seen.usage.extras(),
-            finish: seen.finish,
-            may_have_failed: false,
+            usage: self.usage.counts(),
+            extras: self.usage.extras(),
+            finish: self.finish,
             error,
-            is_json: !self.broken && whole.is_ok(),
-            output_bytes: seen.text_bytes,
-            unnamed_usage: None,
+            output_bytes: self.text_bytes,
+            ..WholeAnswer::default()
         }
     }
-}
-
-/// Reads a complete answer.
-pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
-    let mut scan = MessagesAnswerScan::default();
-    scan.push(body);
-    scan.finish()
 }
 
 impl DocumentFacts for MessageFacts {

@@ -109,8 +109,8 @@ impl WholeScan {
     pub fn finish(&mut self) -> WholeAnswer {
         match &mut self.0 {
             DialectScan::Chat(scan) | DialectScan::Embeddings(scan, _) => std::mem::take(scan).finish(),
-            DialectScan::Messages(scan) => std::mem::take(scan).finish(),
-            DialectScan::Responses(scan) => std::mem::take(scan).finish(),
+            DialectScan::Messages(scan) => std::mem::take(scan).answer(),
+            DialectScan::Responses(scan) => std::mem::take(scan).answer(),
         }
     }
 }
@@ -120,8 +120,8 @@ impl WholeScan {
 pub fn whole_answer(dialect: Dialect, body: &[u8]) -> WholeAnswer {
     match family(dialect) {
         DialectFamily::Chat => chat::whole_answer(body),
-        DialectFamily::Messages => messages::whole_answer(body),
-        DialectFamily::Responses => responses::whole_answer(body),
+        DialectFamily::Messages => messages::MessagesAnswerScan::answer_of(body),
+        DialectFamily::Responses => responses::ResponsesAnswerScan::answer_of(body),
     }
 }
 

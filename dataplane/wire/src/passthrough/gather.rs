@@ -3,10 +3,9 @@
 
 use std::fmt::Debug;
 
-use super::Capture;
+use super::{Capture, WholeAnswer};
 use crate::json::{
-    Escapes, JsonFault, JsonPlace, JsonSink, JsonText, JsonWord, KEY_BYTES_MAX, Scanner, TextLength,
-    unescaped,
+    Escapes, JsonPlace, JsonSink, JsonText, JsonWord, KEY_BYTES_MAX, Scanner, TextLength, unescaped,
 };
 
 /// Collects facts about a document from its tokens.
@@ -33,12 +32,19 @@ pub(crate) trait DocumentFacts: Debug + Default {
     fn scalar(&mut self, at: JsonPlace, raw: &[u8]);
 }
 
-/// A scan of one document that arrives in pieces.
+/// The facts about a whole answer.
+pub(crate) trait AnswerFacts: DocumentFacts {
+    /// Returns what is known about the answer, apart from whether it is JSON.
+    fn answer(self) -> WholeAnswer;
+}
+
+/// A scan of one document that arrives in pieces. It ends at the first fault.
 #[derive(Debug, Default)]
 pub(crate) struct Gather<F> {
     scanner: Scanner,
     gathering: Gathering<F>,
     before: usize,
+    broken: bool,
 }
 
 #[derive(Debug, Default)]
@@ -56,11 +62,14 @@ impl<F: DocumentFacts> Gather<F> {
         Self { scanner: Scanner::of_members(), ..Self::default() }
     }
 
-    pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), JsonFault> {
-        let result = self.scanner.push(piece, &mut self.gathering);
+    /// Reads the next piece.
+    pub(crate) fn push(&mut self, piece: &[u8]) {
+        if self.broken {
+            return;
+        }
+        self.broken = self.scanner.push(piece, &mut self.gathering).is_err();
         self.gathering.facts.capture().copy(self.before, piece);
         self.before += piece.len();
-        result
     }
 
     pub(crate) fn facts(&self) -> &F {
@@ -76,18 +85,44 @@ impl<F: DocumentFacts> Gather<F> {
         self.before
     }
 
-    pub(crate) fn finish(self) -> (F, Result<(), JsonFault>) {
-        let result = self.scanner.finish();
-        (self.gathering.facts, result)
+    /// Ends the scan as a fault does.
+    pub(crate) fn give_up(&mut self) {
+        self.broken = true;
     }
 
-    /// Returns the facts of one complete document, or an error if it is not a JSON object.
+    /// True if the document is not JSON.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Returns the facts, and whether the document was one complete JSON object.
+    fn finish(self) -> (F, bool) {
+        let is_json = !self.broken && self.scanner.finish().is_ok();
+        (self.gathering.facts, is_json)
+    }
+
+    /// Returns the facts of one complete document. `None` if it is not a JSON object.
     #[inline]
-    pub(crate) fn of(document: &[u8]) -> Result<F, JsonFault> {
+    pub(crate) fn of(document: &[u8]) -> Option<F> {
         let mut gather = Self::default();
-        gather.push(document)?;
-        gather.scanner.finish()?;
-        Ok(gather.gathering.facts)
+        gather.push(document);
+        let (facts, is_json) = gather.finish();
+        is_json.then_some(facts)
+    }
+}
+
+impl<F: AnswerFacts> Gather<F> {
+    /// Returns the facts of an answer after its end.
+    pub(crate) fn answer(self) -> WholeAnswer {
+        let (facts, is_json) = self.finish();
+        WholeAnswer { is_json, ..facts.answer() }
+    }
+
+    /// Reads a complete answer.
+    pub(crate) fn answer_of(body: &[u8]) -> WholeAnswer {
+        let mut gather = Self::default();
+        gather.push(body);
+        gather.answer()
     }
 }
 

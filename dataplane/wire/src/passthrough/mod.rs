@@ -15,7 +15,7 @@ use crate::envelope::StreamError;
 use crate::extras::Extras;
 
 pub(crate) use capture::Capture;
-pub(crate) use gather::{DocumentFacts, Gather};
+pub(crate) use gather::{AnswerFacts, DocumentFacts, Gather};
 pub use relay_events::HELD_BYTES_MAX;
 pub(crate) use relay_events::{EventFacts, Judge, Judged, JudgedStream, PassingStream};
 pub(crate) use repeated_event::Alike;

@@ -126,7 +126,7 @@ pub(crate) struct PassingStream<J: Judge> {
     stream: JudgedStream,
     blocks: Blocks,
     held: HeldEvent,
-    oversized: Option<Box<Oversized<J::Facts>>>,
+    oversized: Option<Box<Gather<J::Facts>>>,
     template: Template,
     /// True once the first block, which may start with a byte order mark, has been judged.
     begun: bool,
@@ -144,13 +144,6 @@ enum HeldEvent {
     Slice(Bytes),
     /// The part came in several reads.
     Copy(Vec<u8>),
-}
-
-/// An event that is passed on while it is read.
-#[derive(Debug, Default)]
-struct Oversized<F> {
-    scan: Gather<F>,
-    broken: bool,
 }
 
 impl<J: Judge> PassingStream<J> {
@@ -395,11 +388,11 @@ impl<J: Judge> PassingStream<J> {
         let Some(part) = self.held.take() else { return };
         let block = part.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&part);
         self.begun = true;
-        let mut oversized = Oversized { scan: Gather::<J::Facts>::default(), broken: false };
-        oversized.scan.facts_mut().named(data_of(block).name);
+        let mut oversized = Gather::<J::Facts>::default();
+        oversized.facts_mut().named(data_of(block).name);
         match memchr::memmem::find(block, b"data:") {
             Some(at) => oversized.push(&block[at + 5..]),
-            None => oversized.broken = true,
+            None => oversized.give_up(),
         }
         self.pass_part(&oversized, part, out);
         self.oversized = Some(Box::new(oversized));
@@ -414,10 +407,10 @@ impl<J: Judge> PassingStream<J> {
     }
 
     /// Passes on a part of an oversized event, unless the event is an error.
-    fn pass_part(&mut self, oversized: &Oversized<J::Facts>, part: Bytes, out: &mut Vec<Bytes>) {
-        if oversized.scan.facts().error_begun() {
+    fn pass_part(&mut self, oversized: &Gather<J::Facts>, part: Bytes, out: &mut Vec<Bytes>) {
+        if oversized.facts().error_begun() {
             let was_open = self.stream.state.event_open;
-            let verdict = self.judge.oversized_error(oversized.scan.facts(), &mut self.stream);
+            let verdict = self.judge.oversized_error(oversized.facts(), &mut self.stream);
             if was_open {
                 out.push(Bytes::from_static(b"\n\n"));
             }
@@ -426,15 +419,15 @@ impl<J: Judge> PassingStream<J> {
         }
         let state = &mut self.stream.state;
         state.event_open = true;
-        state.content |= oversized.scan.facts().content() || oversized.broken;
+        state.content |= oversized.facts().content() || oversized.is_broken();
         out.push(part);
     }
 
-    fn end_oversized(&mut self, oversized: &Oversized<J::Facts>) {
+    fn end_oversized(&mut self, oversized: &Gather<J::Facts>) {
         let state = &mut self.stream.state;
         state.event_open = self.stopped && state.event_open;
-        if !oversized.broken && !self.stopped {
-            self.judge.note(oversized.scan.facts(), &mut self.stream);
+        if !oversized.is_broken() && !self.stopped {
+            self.judge.note(oversized.facts(), &mut self.stream);
         }
     }
 }
@@ -454,12 +447,6 @@ impl HeldEvent {
             Self::Slice(event) => event.len(),
             Self::Copy(event) => event.len(),
         }
-    }
-}
-
-impl<F: EventFacts> Oversized<F> {
-    fn push(&mut self, part: &[u8]) {
-        self.broken = self.broken || self.scan.push(part).is_err();
     }
 }
 

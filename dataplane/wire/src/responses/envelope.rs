@@ -7,14 +7,14 @@ use crate::chat::UsageReader;
 use crate::extras::{Extras, term};
 use crate::finish_word::finish;
 use crate::json::{JsonPlace, TextLength};
-use crate::passthrough::Capture;
+use crate::passthrough::{Capture, DocumentFacts};
 
 /// The maximum number of bytes of an id or model that are kept.
 const NAME_BYTES_MAX: usize = 128;
 
-/// The facts of a response object. The `base` parameter of its methods is the depth of the object's members.
+/// The facts of a response object whose members are at depth `BASE`.
 #[derive(Debug, Default)]
-pub(super) struct Envelope {
+pub(crate) struct Envelope<const BASE: u32> {
     /// True if its status is `failed`.
     pub(super) failed: bool,
     /// True if its status is `completed`.
@@ -62,37 +62,43 @@ enum EnvelopeKey {
     Tier,
 }
 
-impl Envelope {
+impl<const BASE: u32> Envelope<BASE> {
     /// Returns the reason for which the model ended its output.
     pub(super) fn finish(&self) -> Option<Finish> {
         if self.is_completed { Some(Finish::Stop) } else { self.incomplete }
     }
+}
 
-    pub(super) fn begins(&mut self, at: JsonPlace, base: u32) {
-        if at.depth == base && self.key == EnvelopeKey::Error {
+impl<const BASE: u32> DocumentFacts for Envelope<BASE> {
+    fn capture(&mut self) -> &mut Capture {
+        &mut self.error
+    }
+
+    fn begins(&mut self, at: JsonPlace) {
+        if at.depth == BASE && self.key == EnvelopeKey::Error {
             self.error.start(at.offset);
         }
     }
 
-    pub(super) fn ends(&mut self, at: JsonPlace, base: u32) {
-        if at.depth == base && self.key == EnvelopeKey::Error {
+    fn ends(&mut self, at: JsonPlace) {
+        if at.depth == BASE && self.key == EnvelopeKey::Error {
             self.error.end(at.offset);
         }
     }
 
-    pub(super) fn open(&mut self, at: JsonPlace, base: u32, object: bool) {
-        if at.depth == base && self.key == EnvelopeKey::Usage {
+    fn open(&mut self, at: JsonPlace, object: bool) {
+        if at.depth == BASE && self.key == EnvelopeKey::Usage {
             self.usage = None;
             self.in_usage = object;
             self.reader = UsageReader::default();
         }
-        if at.depth == base.wrapping_add(1) && self.key == EnvelopeKey::Output {
+        if at.depth == BASE.wrapping_add(1) && self.key == EnvelopeKey::Output {
             self.item = ResponseToolUse::default();
         }
     }
 
-    pub(super) fn skips(&self, at: JsonPlace, base: u32, object: bool) -> bool {
-        match (at.depth.checked_sub(base), self.key) {
+    fn skips(&self, at: JsonPlace, object: bool) -> bool {
+        match (at.depth.checked_sub(BASE), self.key) {
             (None, _)
             | (_, EnvelopeKey::Output)
             | (Some(0), EnvelopeKey::Usage | EnvelopeKey::Incomplete) => false,
@@ -111,11 +117,11 @@ impl Envelope {
         }
     }
 
-    pub(super) fn close(&mut self, at: JsonPlace, base: u32) {
-        if at.depth == base.wrapping_add(1) && self.key == EnvelopeKey::Output {
+    fn close(&mut self, at: JsonPlace) {
+        if at.depth == BASE.wrapping_add(1) && self.key == EnvelopeKey::Output {
             self.item.add_to(&mut self.tools);
         }
-        if at.depth != base {
+        if at.depth != BASE {
             return;
         }
         if std::mem::take(&mut self.in_usage) {
@@ -127,8 +133,8 @@ impl Envelope {
         }
     }
 
-    pub(super) fn name(&mut self, depth: u32, base: u32, name: &[u8]) {
-        match (depth.checked_sub(base), self.in_usage) {
+    fn name(&mut self, depth: u32, name: &[u8]) {
+        match (depth.checked_sub(BASE), self.in_usage) {
             (Some(0), _) => self.key = EnvelopeKey::named(name),
             (Some(level), true) => self.reader.name(level.wrapping_sub(1), name),
             (Some(level), false) => {
@@ -139,8 +145,8 @@ impl Envelope {
         }
     }
 
-    pub(super) fn text(&mut self, at: JsonPlace, base: u32, length: TextLength, glance: &[u8]) {
-        if at.depth > base {
+    fn text(&mut self, at: JsonPlace, length: TextLength, glance: &[u8]) {
+        if at.depth > BASE {
             if self.key == EnvelopeKey::Output && self.is_output {
                 self.text_bytes = self.text_bytes.saturating_add(length.meant.try_into().unwrap_or(u64::MAX));
             } else if self.key == EnvelopeKey::Output {
@@ -168,10 +174,10 @@ impl Envelope {
         }
     }
 
-    pub(super) fn scalar(&mut self, at: JsonPlace, base: u32, raw: &[u8]) {
+    fn scalar(&mut self, at: JsonPlace, raw: &[u8]) {
         if self.in_usage {
             self.reader.scalar(raw);
-        } else if at.depth == base && self.key == EnvelopeKey::CreatedAt {
+        } else if at.depth == BASE && self.key == EnvelopeKey::CreatedAt {
             raw.clone_into(&mut self.names.created_at);
         }
     }

@@ -7,9 +7,6 @@ use super::tool_use::ResponseToolUse;
 use crate::json::{JsonPlace, TextLength, whole_number};
 use crate::passthrough::{Capture, DocumentFacts};
 
-/// The depth of the members of an event's `response`.
-const BASE: u32 = 2;
-
 /// The facts of an event. Its own members are at depth 1.
 #[derive(Debug, Default)]
 pub(super) struct ResponsesEventFacts {
@@ -25,7 +22,8 @@ pub(super) struct ResponsesEventFacts {
     pub(super) is_call: bool,
     /// True if there is reasoning that only the provider that made it can read.
     pub(super) encrypted: bool,
-    pub(super) response: Envelope,
+    /// Its `response`.
+    pub(super) response: Envelope<2>,
     /// True if there are members of non-standard errors: `message`, `detail`.
     pub(super) odd: bool,
     /// True if there is a top-level `error`. It is captured in the same place as a response's error, because an event
@@ -108,7 +106,7 @@ impl DocumentFacts for ResponsesEventFacts {
                 self.has_error = true;
                 self.response.error.start(at.offset);
             }
-            (_, ResponsesEventMember::Response) => self.response.begins(at, BASE),
+            (_, ResponsesEventMember::Response) => self.response.begins(at),
             _ => {}
         }
     }
@@ -117,21 +115,21 @@ impl DocumentFacts for ResponsesEventFacts {
     fn ends(&mut self, at: JsonPlace) {
         match (at.depth, self.top) {
             (1, ResponsesEventMember::Error) => self.response.error.end(at.offset),
-            (_, ResponsesEventMember::Response) => self.response.ends(at, BASE),
+            (_, ResponsesEventMember::Response) => self.response.ends(at),
             _ => {}
         }
     }
 
     fn open(&mut self, at: JsonPlace, object: bool) {
         if self.top == ResponsesEventMember::Response {
-            self.response.open(at, BASE, object);
+            self.response.open(at, object);
         }
     }
 
     fn skips(&self, at: JsonPlace, object: bool) -> bool {
         match (at.depth, self.top) {
             (0, _) | (_, ResponsesEventMember::Delta | ResponsesEventMember::Item) => false,
-            (_, ResponsesEventMember::Response) => self.response.skips(at, BASE, object),
+            (_, ResponsesEventMember::Response) => self.response.skips(at, object),
             (
                 _,
                 ResponsesEventMember::Other
@@ -145,7 +143,7 @@ impl DocumentFacts for ResponsesEventFacts {
 
     fn close(&mut self, at: JsonPlace) {
         if self.top == ResponsesEventMember::Response {
-            self.response.close(at, BASE);
+            self.response.close(at);
         }
     }
 
@@ -156,7 +154,7 @@ impl DocumentFacts for ResponsesEventFacts {
                 self.top = ResponsesEventMember::named(name);
                 self.odd |= matches!(name, b"message" | b"detail");
             }
-            (_, ResponsesEventMember::Response) => self.response.name(depth, BASE, name),
+            (_, ResponsesEventMember::Response) => self.response.name(depth, name),
             (_, ResponsesEventMember::Item) => {
                 self.inner = ResponsesInnerMember::named(name);
                 self.item.name(depth.wrapping_sub(2), name);
@@ -181,7 +179,7 @@ impl DocumentFacts for ResponsesEventFacts {
                 self.other_bytes = self.other_bytes.saturating_add(length.meant)
             }
             (2.., ResponsesEventMember::Item) => self.item_text(at.depth, length, glance),
-            (2.., ResponsesEventMember::Response) => self.response.text(at, BASE, length, glance),
+            (2.., ResponsesEventMember::Response) => self.response.text(at, length, glance),
             _ => {}
         }
     }
@@ -190,7 +188,7 @@ impl DocumentFacts for ResponsesEventFacts {
     fn scalar(&mut self, at: JsonPlace, raw: &[u8]) {
         match (at.depth, self.top) {
             (1, ResponsesEventMember::Number) => self.number = whole_number(raw),
-            (_, ResponsesEventMember::Response) => self.response.scalar(at, BASE, raw),
+            (_, ResponsesEventMember::Response) => self.response.scalar(at, raw),
             _ => {}
         }
     }

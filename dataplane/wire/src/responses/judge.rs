@@ -29,7 +29,7 @@ pub(super) struct ResponsesJudge {
 
 impl ResponsesJudge {
     fn look(&mut self, name: &[u8], data: &[u8], stream: &mut JudgedStream) -> Judged {
-        let Ok(mut seen) = Gather::<ResponsesEventFacts>::of(data) else {
+        let Some(mut seen) = Gather::<ResponsesEventFacts>::of(data) else {
             return self.unknown(data, stream).into();
         };
         if seen.kind == ResponsesEventKind::None {
@@ -170,7 +170,7 @@ fn ends(seen: &ResponsesEventFacts, stream: &mut JudgedStream) {
 }
 
 /// Records the usage that the response reports.
-fn reported(response: &Envelope, stream: &mut JudgedStream) {
+fn reported(response: &Envelope<2>, stream: &mut JudgedStream) {
     stream.state.usage = response.usage.or(stream.state.usage);
     stream.state.extras.replace_by(response.extras.clone());
 }

@@ -20,7 +20,7 @@ use crate::stream::{AnswerStream, StreamOptions};
 pub(crate) use collect::collect;
 pub use synthesize::synthesize_stream;
 pub(crate) use tool_use::ResponseToolUse;
-pub(crate) use whole::{ResponsesAnswerScan, whole_answer};
+pub(crate) use whole::ResponsesAnswerScan;
 
 /// Returns the event for a response that failed before it began.
 pub(crate) fn failed_event(error: &StreamError, request_id: &str) -> Bytes {
