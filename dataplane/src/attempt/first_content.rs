@@ -220,7 +220,7 @@ fn invalid(provider: &ProviderInstance, why: &str) -> Failure {
 /// Returns the failure for an answer without content. The target responded, and the request may be the cause, so its
 /// circuits do not count a failure.
 fn nothing(provider: &ProviderInstance, words: &str) -> Failure {
-    let words = StreamError { message: words.trim().to_owned(), ..StreamError::default() };
+    let words = StreamError::of_words(words.trim());
     let words = words.sanitized(&secrets(provider)).message;
     let message = match &*words {
         "" => format!("The provider '{}' generated no content and sent no reason.", provider.id),

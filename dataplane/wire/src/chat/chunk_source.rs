@@ -39,7 +39,9 @@ impl ChatEvents for ChunkReader {
         }
         let text = lossy_text(data);
         let Ok(chunk) = ChatDocument::read(&text) else {
-            let unknown = || unreadable("The upstream sent an event that is not a chat completion chunk.");
+            let unknown = || {
+                StreamError::of_bad_answer("The upstream sent an event that is not a chat completion chunk.")
+            };
             sink.fail(&StreamError::of_odd(text.as_bytes()).unwrap_or_else(unknown));
             return;
         };
@@ -72,7 +74,7 @@ impl ChatEvents for ChunkReader {
     }
 
     fn too_large() -> StreamError {
-        unreadable("The upstream sent an event that is too large.")
+        StreamError::of_bad_answer("The upstream sent an event that is too large.")
     }
 }
 
@@ -95,8 +97,4 @@ fn relay_choice(choice: &DocumentChoice<'_>, sink: &mut dyn ChatSink) {
     if !sink.has_ended() {
         choice.end(|end| end_choice(sink, 0, end, choice.stop().as_deref()));
     }
-}
-
-fn unreadable(message: &str) -> StreamError {
-    StreamError { message: message.to_owned(), status: Some(502), ..StreamError::default() }
 }

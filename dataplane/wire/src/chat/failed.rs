@@ -3,7 +3,7 @@
 use serde_json::Value;
 use shared::usage::Finish;
 
-use super::{AnswerText, ChatSink};
+use super::{AnswerText, ChatSink, ClientUsage};
 use crate::envelope::StreamError;
 use crate::finish_word::failed_end;
 
@@ -82,6 +82,14 @@ pub(crate) fn end_answer(sink: &mut dyn ChatSink) {
         Some(failure) => sink.fail(&failure),
         None => sink.done(),
     }
+}
+
+/// Ends a streamed answer with the usage that it has reported, if any.
+pub(crate) fn end_with_usage(sink: &mut dyn ChatSink) {
+    if let Some(counts) = sink.state().usage {
+        sink.usage(ClientUsage::with_reasoning(counts));
+    }
+    end_answer(sink);
 }
 
 #[cfg(test)]

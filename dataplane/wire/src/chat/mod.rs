@@ -27,7 +27,7 @@ pub(crate) use delta::{
     escape,
 };
 pub(crate) use document::read_completion;
-pub(crate) use failed::{ChoiceEnd, end_answer, end_choice};
+pub(crate) use failed::{ChoiceEnd, end_answer, end_choice, end_with_usage};
 pub(crate) use form::ChatForm;
 pub(crate) use media::OutputMedia;
 pub(crate) use response::{ChatAnswerScan, has_choice, whole_answer, with_names};

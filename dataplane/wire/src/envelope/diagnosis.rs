@@ -36,6 +36,16 @@ impl StreamError {
     /// The message for an error that is too large, or nested too deeply, to be read.
     pub(crate) const UNREADABLE: &str = "The upstream sent an error that is too large to pass on.";
 
+    /// Returns an error of which only the message is known.
+    pub fn of_words(message: impl Into<String>) -> Self {
+        Self { message: message.into(), ..Self::default() }
+    }
+
+    /// Returns the error for an answer of the upstream that cannot be used.
+    pub(crate) fn of_bad_answer(message: &str) -> Self {
+        Self { status: Some(502), ..Self::of_words(message) }
+    }
+
     /// Returns the error for a stream that is not in the target's dialect. `why` completes the sentence.
     pub(crate) fn unreadable_stream(why: &str) -> Self {
         Self {

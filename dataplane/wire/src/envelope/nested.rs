@@ -47,8 +47,9 @@ fn in_text(text: &str) -> Option<StreamError> {
 fn with_provider(error: StreamError, metadata: Option<&Value>) -> StreamError {
     let Some(Value::Object(metadata)) = metadata else { return error };
     let inner = match metadata.get("raw") {
-        Some(Value::String(text)) if !text.trim().is_empty() => in_text(text)
-            .unwrap_or_else(|| StreamError { message: text.trim().to_owned(), ..StreamError::default() }),
+        Some(Value::String(text)) if !text.trim().is_empty() => {
+            in_text(text).unwrap_or_else(|| StreamError::of_words(text.trim()))
+        }
         Some(raw @ Value::Object(_)) => StreamError::of_document(raw).unwrap_or_default(),
         Some(_) | None => StreamError::default(),
     };

@@ -98,14 +98,12 @@ impl UpstreamAnswer<'_> {
             Some(_) | None => None,
         };
         let read = match &json {
-            Some(Value::String(text)) => {
-                Some(StreamError { message: text.clone(), ..StreamError::default() })
-            }
+            Some(Value::String(text)) => Some(StreamError::of_words(text.clone())),
             Some(document) => StreamError::of_document(document),
             None => None,
         };
         let read = read.filter(|error| !error.message.trim().is_empty());
-        let error = read.unwrap_or_else(|| StreamError { message: self.excerpt(), ..StreamError::default() });
+        let error = read.unwrap_or_else(|| StreamError::of_words(self.excerpt()));
         error.sanitized(self.secrets)
     }
 

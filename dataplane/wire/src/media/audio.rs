@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
-use super::events::{MediaEvents, MediaListener, error_with, is_error};
+use super::events::{MediaEvents, MediaListener, is_error};
 use crate::chat::UsageReader;
 use crate::envelope::StreamError;
 use crate::stream::StreamState;
@@ -48,7 +48,8 @@ impl MediaListener for Audio {
         let kind = event.as_ref().and_then(|event| event.kind.as_deref()).unwrap_or_default();
         let fails = event.as_ref().is_some_and(|event| event.error.is_some_and(is_error));
         if name == b"error" || kind == "error" || fails {
-            return Err(StreamError::of_odd(document).unwrap_or_else(|| error_with(StreamError::UNREADABLE)));
+            return Err(StreamError::of_odd(document)
+                .unwrap_or_else(|| StreamError::of_words(StreamError::UNREADABLE)));
         }
         let ours = kind.starts_with("speech.audio.") || kind.starts_with("transcript.text.");
         self.ends_itself |= ours;

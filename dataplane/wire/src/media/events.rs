@@ -82,11 +82,6 @@ pub(super) fn is_error(raw: &RawValue) -> bool {
     !matches!(raw.get(), "null" | "false" | "\"\"")
 }
 
-/// Returns an error with this message.
-pub(super) fn error_with(message: &str) -> StreamError {
-    StreamError { message: message.to_owned(), ..StreamError::default() }
-}
-
 impl<L: MediaListener> AnswerStream for MediaEvents<L> {
     fn push(&mut self, mut chunk: Bytes, out: &mut Vec<Bytes>) {
         if !self.stopped && self.held.is_empty() && self.blocks.takes_lf(&chunk) {
@@ -108,7 +103,7 @@ impl<L: MediaListener> AnswerStream for MediaEvents<L> {
             }
         }
         if self.held.len() > EVENT_BYTES_MAX {
-            self.fail(&StreamError { status: Some(502), ..error_with(StreamError::UNREADABLE) }, out);
+            self.fail(&StreamError::of_bad_answer(StreamError::UNREADABLE), out);
         }
     }
 

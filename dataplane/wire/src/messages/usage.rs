@@ -2,8 +2,10 @@
 //! caches; its output includes thinking.
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 use shared::usage::{TokenCounts, Units};
 
+use crate::chat::ClientUsage;
 use crate::extras::{Extras, joined, term};
 use crate::json::whole_number;
 
@@ -154,8 +156,14 @@ impl MessagesUsage {
         }
     }
 
+    /// Replaces the values that a later `usage` object contains.
+    pub(crate) fn update(&mut self, reported: &RawValue) {
+        let reported: Value = serde_json::from_str(reported.get()).unwrap_or_default();
+        self.replace_by(&Self::of(&reported));
+    }
+
     /// Replaces the values that a later object contains; the others stay.
-    pub(crate) fn replace_by(&mut self, later: &Self) {
+    pub(super) fn replace_by(&mut self, later: &Self) {
         for (slot, later) in self.numbers.iter_mut().zip(later.numbers) {
             *slot = later.or(*slot);
         }
@@ -171,9 +179,13 @@ impl MessagesUsage {
         self.numbers.get(number as usize).copied().flatten()
     }
 
-    /// Returns true if thinking is counted separately.
-    pub(crate) fn has_thinking(&self) -> bool {
-        self.get(UsageNumber::Thinking).is_some()
+    /// Returns the usage that a chat client is to see. Unknown counts are 0.
+    pub(crate) fn for_chat(&self) -> ClientUsage {
+        ClientUsage {
+            counts: self.counts().unwrap_or_default(),
+            has_cache_writes: true,
+            has_reasoning: self.get(UsageNumber::Thinking).is_some(),
+        }
     }
 
     /// Returns the counts, with each token in one class. `None` if neither input nor output was counted.
@@ -214,4 +226,60 @@ impl MessagesUsage {
 /// Parses a count; some vendors write it as `12.0`.
 fn count(raw: &[u8]) -> Option<u64> {
     whole_number(raw).or_else(|| crate::chat::scaled(raw, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn running(reported: &[&str]) -> MessagesUsage {
+        let mut usage = MessagesUsage::default();
+        for reported in reported {
+            usage.update(serde_json::from_str(reported).unwrap());
+        }
+        usage
+    }
+
+    #[test]
+    fn usage_is_split_into_disjoint_token_classes() {
+        type Row = (&'static str, &'static [&'static str], Option<[u64; 5]>);
+        let rows: [Row; 8] = [
+            ("nothing", &["{}"], None),
+            ("no object", &["7"], None),
+            (
+                "all classes",
+                &[r#"{"input_tokens":20,"cache_creation_input_tokens":30,"cache_read_input_tokens":70,
+                    "output_tokens":30,"output_tokens_details":{"thinking_tokens":12}}"#],
+                Some([20, 70, 30, 18, 12]),
+            ),
+            (
+                "the later total stands, the sum does not",
+                &[r#"{"input_tokens":20,"output_tokens":1}"#, r#"{"output_tokens":30}"#],
+                Some([20, 0, 0, 30, 0]),
+            ),
+            (
+                "null takes nothing back",
+                &[r#"{"input_tokens":20,"output_tokens":9}"#, r#"{"input_tokens":null,"output_tokens":30}"#],
+                Some([20, 0, 0, 30, 0]),
+            ),
+            ("whole floats", &[r#"{"input_tokens":2.0,"output_tokens":1e1}"#], Some([2, 0, 0, 10, 0])),
+            ("negative", &[r#"{"input_tokens":-2,"output_tokens":1}"#], Some([0, 0, 0, 1, 0])),
+            (
+                "more thoughts than output",
+                &[r#"{"output_tokens":5,"output_tokens_details":{"thinking_tokens":9}}"#],
+                Some([0, 0, 0, 0, 5]),
+            ),
+        ];
+        for (name, reported, want) in rows {
+            let want = want.map(|[input, cache_read, cache_write, output, reasoning]| TokenCounts {
+                input,
+                cache_read,
+                cache_write,
+                output,
+                reasoning,
+                ..TokenCounts::ZERO
+            });
+            assert_eq!(running(reported).counts(), want, "{name}");
+        }
+    }
 }

@@ -55,7 +55,7 @@ pub(crate) trait Judge: Debug {
 
     /// Ends the stream with an error that is too large, or too deeply nested, to be parsed.
     fn unreadable_error(&self, stream: &mut JudgedStream) -> EventVerdict {
-        let error = StreamError { message: StreamError::UNREADABLE.to_owned(), ..StreamError::default() };
+        let error = StreamError::of_words(StreamError::UNREADABLE);
         stream.fail(self.error_event(&error), error)
     }
 

@@ -12,8 +12,8 @@ use super::answer::BedrockTarget;
 use crate::adapt::chat_client::CallIdentity;
 use crate::bedrock::{ConverseDelta, ConverseEvent, ConverseToolUse, Reasoning};
 use crate::chat::{
-    AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ChoiceEnd, ClientUsage,
-    ThinkingDelta, ThinkingPart, end_answer, end_choice,
+    AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ChoiceEnd, ThinkingDelta,
+    ThinkingPart, end_choice, end_with_usage,
 };
 use crate::envelope::StreamError;
 use crate::eventstream::{EventStreamDecoder, EventStreamMessage};
@@ -85,7 +85,7 @@ impl ChatSource for BedrockSource {
 
     fn end(&mut self, sink: &mut dyn ChatSink) {
         if sink.state().finished {
-            done(sink);
+            end_with_usage(sink);
         }
     }
 }
@@ -157,7 +157,7 @@ impl ConverseReader {
                     sink.facts().usage = Some(usage.counts());
                 }
                 if sink.state().finished {
-                    done(sink);
+                    end_with_usage(sink);
                 }
             }
             _ => {}
@@ -251,14 +251,6 @@ fn parsed<'a>(payload: &'a [u8], mended: &'a mut Vec<u8>) -> Option<ConverseEven
     }
     mended.extend_from_slice(payload);
     if mend_surrogates(mended) { serde_json::from_slice(mended).ok() } else { None }
-}
-
-/// Ends the answer with the usage reported so far.
-fn done(sink: &mut dyn ChatSink) {
-    if let Some(counts) = sink.state().usage {
-        sink.usage(ClientUsage::with_reasoning(counts));
-    }
-    end_answer(sink);
 }
 
 /// Returns a fragment of the arguments of a call.

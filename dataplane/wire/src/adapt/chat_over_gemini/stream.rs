@@ -10,8 +10,8 @@ use shared::usage::TokenCounts;
 use super::answer::{chat_call, end_of, kind_of};
 use crate::adapt::chat_client::CallIdentity;
 use crate::chat::{
-    AnswerText, ChatCall, ChatCallDelta, ChatDelta, ChatEvents, ChatSink, ChatTextKind, ClientUsage,
-    end_answer, end_choice,
+    AnswerText, ChatCall, ChatCallDelta, ChatDelta, ChatEvents, ChatSink, ChatTextKind, end_choice,
+    end_with_usage,
 };
 use crate::envelope::StreamError;
 use crate::finish_word::{failed_end, in_chat_words};
@@ -95,10 +95,7 @@ impl ChatEvents for GeminiReader {
             let reason = choice.finish_reason.as_deref().unwrap_or("stop");
             sink.finish(choice.index, if choice.calls > 0 { "tool_calls" } else { reason }, None);
         }
-        if let Some(counts) = sink.state().usage {
-            sink.usage(ClientUsage::with_reasoning(counts));
-        }
-        end_answer(sink);
+        end_with_usage(sink);
     }
 
     fn too_large() -> StreamError {

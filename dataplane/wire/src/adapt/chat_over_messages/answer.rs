@@ -6,7 +6,6 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::stream::MessagesReader;
-use super::usage::RunningUsage;
 use crate::adapt::BadAnswer;
 use crate::adapt::through_chat::ChatTarget;
 use crate::adapt::tool_names::ToolNames;
@@ -16,6 +15,7 @@ use crate::chat::{
 use crate::envelope::StreamError;
 use crate::finish_word::in_chat_words;
 use crate::json::{compact, parse_raw};
+use crate::messages::MessagesUsage;
 use crate::messages::document::{self, MessagesBlock, MessagesEvent};
 
 /// Reads the answers to one request.
@@ -48,13 +48,13 @@ impl ChatTarget for MessagesTarget {
             return Err(BadAnswer::Error(failure));
         }
         choice.finish_reason = in_chat_words(&stop_reason, !choice.calls.is_empty()).to_owned().into();
-        let mut usage = RunningUsage::default();
+        let mut usage = MessagesUsage::default();
         answer.usage.into_iter().for_each(|reported| usage.update(reported));
         Ok(ChatCompletion {
             choices: vec![choice],
             created_s: None,
             counts: usage.counts(),
-            usage: Some(usage.for_client()),
+            usage: Some(usage.for_chat()),
             extras: usage.extras(),
         })
     }

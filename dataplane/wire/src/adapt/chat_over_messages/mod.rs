@@ -7,7 +7,6 @@ mod answer;
 mod losses;
 mod request;
 mod stream;
-mod usage;
 
 use shared::operation::Dialect;
 

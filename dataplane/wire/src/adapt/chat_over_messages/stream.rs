@@ -4,13 +4,13 @@
 //! [`OPEN_MAX`] open blocks.
 
 use super::answer::{MessagesTarget, arguments};
-use super::usage::RunningUsage;
 use crate::chat::{
     AnswerText, ChatCallDelta, ChatDelta, ChatEvents, ChatSink, ChatTextKind, ChoiceEnd, ThinkingDelta,
     ThinkingPart, end_answer, end_choice,
 };
 use crate::envelope::StreamError;
 use crate::finish_word::in_chat_words;
+use crate::messages::MessagesUsage;
 use crate::messages::document::{self, MessagesBlock, MessagesEvent};
 use crate::passthrough::{Alike, Varying};
 use crate::sse::lossy_text;
@@ -25,7 +25,7 @@ pub(super) struct MessagesReader {
     /// Recognises deltas that differ only in their text.
     alike: Alike<MessagesDeltaTarget>,
     begun: bool,
-    usage: RunningUsage,
+    usage: MessagesUsage,
     stop_reason: Option<String>,
     /// The number of calls so far.
     calls: u64,
@@ -56,7 +56,7 @@ enum MessagesDeltaTarget {
 impl ChatEvents for MessagesReader {
     fn event(&mut self, data: &[u8], sink: &mut dyn ChatSink) {
         if self.read(data, sink).is_err() {
-            sink.fail(&bad(UNREADABLE));
+            sink.fail(&StreamError::of_words(UNREADABLE));
         }
     }
 
@@ -72,7 +72,7 @@ impl ChatEvents for MessagesReader {
     }
 
     fn too_large() -> StreamError {
-        bad("The upstream sent an event that is too large.")
+        StreamError::of_words("The upstream sent an event that is too large.")
     }
 }
 
@@ -82,7 +82,7 @@ impl MessagesReader {
             target,
             alike: Alike::new(Varying::Blanks),
             begun: false,
-            usage: RunningUsage::default(),
+            usage: MessagesUsage::default(),
             stop_reason: None,
             calls: 0,
             open: Vec::new(),
@@ -107,7 +107,7 @@ impl MessagesReader {
         let kind = document::word(event.kind);
         if kind == "error" || event.error.is_some() {
             let error = StreamError::of_odd(text.as_bytes());
-            sink.fail(&error.unwrap_or_else(|| bad(UNNAMED)).in_open_ai_words());
+            sink.fail(&error.unwrap_or_else(|| StreamError::of_words(UNNAMED)).in_open_ai_words());
             return;
         }
         match &*kind {
@@ -232,10 +232,10 @@ impl MessagesReader {
 
     fn call_begins(&mut self, block: u64, begun: &MessagesBlock<'_>, sink: &mut dyn ChatSink) {
         let (Some(id), Some(name)) = (document::inner(begun.id), document::inner(begun.name)) else {
-            return sink.fail(&bad(UNREADABLE));
+            return sink.fail(&StreamError::of_words(UNREADABLE));
         };
         if self.open.len() >= OPEN_MAX {
-            return sink.fail(&bad(TOO_MANY));
+            return sink.fail(&StreamError::of_words(TOO_MANY));
         }
         self.begin(sink);
         let call = self.calls;
@@ -286,13 +286,9 @@ impl MessagesReader {
         let reason = in_chat_words(&stop_reason, self.calls > 0);
         end_choice(sink, 0, &ChoiceEnd { reason, ..ChoiceEnd::default() }, None);
         sink.facts().usage = self.usage.counts();
-        sink.usage(self.usage.for_client());
+        sink.usage(self.usage.for_chat());
         end_answer(sink);
     }
-}
-
-fn bad(message: &str) -> StreamError {
-    StreamError { message: message.to_owned(), ..StreamError::default() }
 }
 
 fn index(event: &MessagesEvent<'_>) -> u64 {

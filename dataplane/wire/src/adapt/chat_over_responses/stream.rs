@@ -52,7 +52,8 @@ impl ChatEvents for ResponseReader {
         }
         let text = lossy_text(data);
         let Ok(event) = ResponseEvent::read(&text) else {
-            let unreadable = || bad("The upstream sent an event that cannot be parsed.");
+            let unreadable =
+                || StreamError::of_bad_answer("The upstream sent an event that cannot be parsed.");
             return sink.fail(&StreamError::of_odd(data).unwrap_or_else(unreadable));
         };
         if let Some(piece) = event.piece() {
@@ -73,7 +74,7 @@ impl ChatEvents for ResponseReader {
     fn end(&mut self, _sink: &mut dyn ChatSink) {}
 
     fn too_large() -> StreamError {
-        bad("The upstream sent an event that is too large.")
+        StreamError::of_bad_answer("The upstream sent an event that is too large.")
     }
 }
 
@@ -119,7 +120,9 @@ impl ResponseReader {
             "response.created" => self.begin(sink),
             "response.completed" | "response.incomplete" => match event.response() {
                 Some(response) => self.finish(&response, sink)?,
-                None => sink.fail(&bad("The upstream's last event contains no response.")),
+                None => {
+                    sink.fail(&StreamError::of_bad_answer("The upstream's last event contains no response."))
+                }
             },
             "response.failed" => {
                 let response = event.response();
@@ -309,22 +312,20 @@ pub(super) fn for_client(counts: Option<TokenCounts>) -> ClientUsage {
 
 fn fail_if(result: Result<(), TooMany>, sink: &mut dyn ChatSink) {
     if result.is_err() {
-        sink.fail(&bad("The upstream's answer has too many parts."));
+        sink.fail(&StreamError::of_bad_answer("The upstream's answer has too many parts."));
     }
 }
 
 /// Returns the error of a failed response.
 pub(super) fn failure(response: Option<&Response<'_>>) -> StreamError {
     let error = response.and_then(|response| serde_json::from_str(response.error?.get()).ok());
-    error
-        .as_ref()
-        .map_or_else(|| bad("The upstream's response failed without a reason."), StreamError::of_member)
+    error.as_ref().map_or_else(
+        || StreamError::of_bad_answer("The upstream's response failed without a reason."),
+        StreamError::of_member,
+    )
 }
 
 fn odd_error(data: &[u8]) -> StreamError {
-    StreamError::of_odd(data).unwrap_or_else(|| bad("The upstream sent an error without a message."))
-}
-
-fn bad(message: &str) -> StreamError {
-    StreamError { message: message.to_owned(), status: Some(502), ..StreamError::default() }
+    StreamError::of_odd(data)
+        .unwrap_or_else(|| StreamError::of_bad_answer("The upstream sent an error without a message."))
 }

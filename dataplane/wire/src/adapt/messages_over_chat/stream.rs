@@ -250,6 +250,6 @@ impl MessagesSink {
     }
 
     fn fail_with(&mut self, message: &str) {
-        self.fail(&StreamError { message: message.to_owned(), status: Some(502), ..StreamError::default() });
+        self.fail(&StreamError::of_bad_answer(message));
     }
 }

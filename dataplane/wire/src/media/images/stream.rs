@@ -12,7 +12,7 @@ use super::whole::{COMPLETED, is_inline};
 use crate::chat::UsageReader;
 use crate::envelope::StreamError;
 use crate::extras::picture;
-use crate::media::events::{MediaEvents, MediaListener, error_with, is_error};
+use crate::media::events::{MediaEvents, MediaListener, is_error};
 use crate::stream::StreamState;
 
 /// A stream of image events.
@@ -45,14 +45,12 @@ struct ImageEvent<'a> {
 impl MediaListener for Images {
     fn read(&mut self, name: &[u8], document: &[u8], state: &mut StreamState) -> Result<(), StreamError> {
         let Ok(event) = serde_json::from_slice::<ImageEvent<'_>>(document) else {
-            return Err(StreamError {
-                status: Some(502),
-                ..error_with("The upstream sent an event that is not JSON.")
-            });
+            return Err(StreamError::of_bad_answer("The upstream sent an event that is not JSON."));
         };
         let kind = event.kind.as_deref().unwrap_or_default();
         if name == b"error" || kind == "error" || event.error.is_some_and(is_error) {
-            return Err(StreamError::of_odd(document).unwrap_or_else(|| error_with(StreamError::UNREADABLE)));
+            return Err(StreamError::of_odd(document)
+                .unwrap_or_else(|| StreamError::of_words(StreamError::UNREADABLE)));
         }
         let (partial, completed) = (kind == PARTIAL, kind == COMPLETED);
         if !partial && !completed {
@@ -61,7 +59,7 @@ impl MediaListener for Images {
         if !is_inline(event.b64_json) {
             let why = if event.url.is_some() { NOT_INLINE } else { "it contains an image without b64_json" };
             let message = format!("The upstream's response is invalid: {why}.");
-            return Err(StreamError { status: Some(502), ..error_with(&message) });
+            return Err(StreamError::of_bad_answer(&message));
         }
         state.content = true;
         state.content_events = state.content_events.saturating_add(1);

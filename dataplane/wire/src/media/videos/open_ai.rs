@@ -93,10 +93,7 @@ pub(super) fn state(answer: &Bytes) -> Option<VideoState> {
         "failed" | "cancelled" | "expired" => {
             VideoState::Failed(match job.error.filter(|error| !error.is_null()) {
                 Some(error) => StreamError::of_member(&error),
-                None => StreamError {
-                    message: "The provider generated no video and sent no reason.".to_owned(),
-                    ..StreamError::default()
-                },
+                None => StreamError::of_words("The provider generated no video and sent no reason."),
             })
         }
         _ => return None,
