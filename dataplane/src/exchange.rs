@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::header::{CONNECTION, UPGRADE};
 use http::request::Parts;
@@ -190,6 +191,7 @@ impl Exchange {
                 self.capture(parts);
                 let dialect = operation.dialect().unwrap_or(Dialect::Chat);
                 let authorized = AuthorizedRequest {
+                    started: Instant::now(),
                     operation,
                     dialect,
                     exchange: self,

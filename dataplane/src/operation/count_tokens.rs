@@ -41,15 +41,15 @@ pub(crate) async fn serve(
     authorized: AuthorizedRequest<'_>,
     incoming: Inbound,
 ) -> Result<Response<ResponseBody>, Fault> {
-    let bytes_max = authorized.exchange.worker().process.settings.body_bytes_max.min(BODY_BYTES_MAX);
+    let bytes_max = authorized.worker().process.settings.body_bytes_max.min(BODY_BYTES_MAX);
     let (head, body) = read(authorized, incoming, bytes_max).await?;
     let (route, _) = authorized.select(&head);
     let route = route?;
-    let needs = attempt::needs(authorized.exchange.worker(), &head, &body, authorized.access);
+    let needs = attempt::needs(authorized.worker(), &head, &body, authorized.access);
     let candidates = plan::order(&route, needs, &mut |_, _| {})?;
     let Some(target) = candidates.first() else { return Err(attempt::all_cooling_down(0)) };
     let model = target.model.id.as_str();
-    let routed = authorized.exchange.worker().routed(&route, &head, &body);
+    let routed = authorized.worker().routed(&route, &head, &body);
     let preamble = adapt::preamble(routed);
     let build = |naming| request::build(&body.segments, &head, naming, false, preamble.as_deref());
     let native = target.speaks(Dialect::Messages);
@@ -120,7 +120,7 @@ async fn counted_adapted(
     segments: &[Bytes],
 ) -> Option<Bytes> {
     // Reserves memory for the adapted request and the counting request, in addition to the client's body.
-    let mut memory = MemoryReservation::new(&authorized.exchange.worker().process.memory);
+    let mut memory = MemoryReservation::new(&authorized.worker().process.memory);
     if !memory.take(routed.body.bytes().saturating_mul(2)) {
         return None;
     }
@@ -139,7 +139,7 @@ async fn ask(
     path: PathAndQuery,
     (forwarded, segments): (&[(HeaderName, HeaderValue)], Vec<Bytes>),
 ) -> Option<(UpstreamResponse, Bytes)> {
-    let upstreams = &authorized.exchange.worker().upstreams;
+    let upstreams = &authorized.worker().upstreams;
     let request = UpstreamRequest {
         provider: Arc::clone(&target.provider),
         kind: RequestKind::PostSafe,

@@ -31,6 +31,7 @@ use crate::relay::ResponseBody;
 use crate::running::RunningEntry;
 use crate::server::body::{self, HeldBody, Inbound};
 use crate::upstream::request;
+use crate::worker::Worker;
 
 const X_AFFINITY_KEY: HeaderName = HeaderName::from_static("x-llmgw-affinity-key");
 const X_FALLBACK_TIMEOUT_MS: HeaderName = HeaderName::from_static("x-llmgw-fallback-timeout-ms");
@@ -38,6 +39,8 @@ const X_FALLBACK_TIMEOUT_MS: HeaderName = HeaderName::from_static("x-llmgw-fallb
 /// An authorized request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AuthorizedRequest<'a> {
+    /// The time at which its key was accepted.
+    pub(crate) started: Instant,
     pub(crate) operation: Operation,
     pub(crate) dialect: Dialect,
     pub(crate) exchange: &'a Exchange,
@@ -56,13 +59,12 @@ pub(crate) async fn serve(
     authorized: AuthorizedRequest<'_>,
     incoming: Inbound,
 ) -> Result<Response<ResponseBody>, Fault> {
-    let (started, started_at_ms) = (Instant::now(), authorized.running.started_at_ms());
-    let worker = authorized.exchange.worker();
+    let worker = authorized.worker();
     if !worker.usage.has_room() {
         return Err(answer::no_record());
     }
     let (head, body) = read(authorized, incoming, worker.process.settings.body_bytes_max).await?;
-    let (job, mut record) = authorized.prepare(head, body, (started, started_at_ms))?;
+    let (job, mut record) = authorized.prepare(head, body)?;
     let keepalive = worker.process.settings.stream_keepalive.filter(|_| answers_in_events(&job.head));
     Ok(match keepalive {
         Some(interval) => {
@@ -86,7 +88,7 @@ pub(crate) async fn explain(
     authorized: AuthorizedRequest<'_>,
     incoming: Inbound,
 ) -> Result<Response<ResponseBody>, Fault> {
-    let worker = authorized.exchange.worker();
+    let worker = authorized.worker();
     let (head, body) = read(authorized, incoming, worker.process.settings.body_bytes_max).await?;
     let (selected, forced) = match head.is_poll {
         true => (videos::holder(authorized, &head, &body).map(|(_, route)| route), true),
@@ -128,6 +130,10 @@ pub(crate) async fn explain(
 }
 
 impl AuthorizedRequest<'_> {
+    pub(super) fn worker(&self) -> &Rc<Worker> {
+        self.exchange.worker()
+    }
+
     /// Resolves the selector. The flag is true if the route's one target must be used: requests from inside the process
     /// may force one.
     pub(super) fn select(&self, head: &Head) -> (Result<Route, Fault>, bool) {
@@ -149,18 +155,13 @@ impl AuthorizedRequest<'_> {
     }
 
     /// Opens the record and builds the failover job.
-    pub(super) fn prepare(
-        &self,
-        head: Box<Head>,
-        body: HeldBody,
-        (started, started_at_ms): (Instant, u64),
-    ) -> Result<(Job, Record), Fault> {
-        let worker = self.exchange.worker();
+    pub(super) fn prepare(&self, head: Box<Head>, body: HeldBody) -> Result<(Job, Record), Fault> {
+        let worker = self.worker();
         let (end_users, hasher) = (worker.process.settings.end_users, &self.snapshot.key_hasher);
         let (selected, forced) = self.select(&head);
         let opening = Opening {
-            started,
-            started_at_ms,
+            started: self.started,
+            started_at_ms: self.running.started_at_ms(),
             operation: self.operation,
             access: self.access,
             stream: head.stream,
@@ -212,7 +213,7 @@ pub(super) async fn read(
     if authorized.dialect == Dialect::Transcription {
         return Box::pin(read_form(authorized, incoming, bytes_max)).await;
     }
-    let limits = &authorized.exchange.worker().process.body_limits;
+    let limits = &authorized.worker().process.body_limits;
     let mut scan = HeadScan::new(authorized.dialect);
     let body = body::read(limits, authorized.headers, incoming, bytes_max, &mut |piece| {
         scan.push(piece).map_err(|error| of_scan_error(&error).closing())
@@ -238,7 +239,7 @@ async fn read_form(
     incoming: Inbound,
     bytes_max: u64,
 ) -> Result<(Box<Head>, HeldBody), Fault> {
-    let limits = &authorized.exchange.worker().process.body_limits;
+    let limits = &authorized.worker().process.body_limits;
     let content_type = authorized.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let boundary = content_type.and_then(multipart::boundary).ok_or_else(|| {
         let message = "Content-Type must be multipart/form-data with a boundary, and the body must match it.";

@@ -8,7 +8,7 @@ mod address;
 mod find;
 mod poll;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -36,25 +36,23 @@ pub(crate) async fn serve(
     authorized: AuthorizedRequest<'_>,
     incoming: Inbound,
 ) -> Result<Response<ResponseBody>, Fault> {
-    let times = (Instant::now(), clock::unix_ms());
     let (head, body) =
-        read(authorized, incoming, authorized.exchange.worker().process.settings.body_bytes_max).await?;
+        read(authorized, incoming, authorized.worker().process.settings.body_bytes_max).await?;
     if head.is_poll {
         return Box::pin(poll::serve(authorized, &head, body)).await;
     }
-    start(authorized, head, body, times).await
+    start(authorized, head, body).await
 }
 
 async fn start(
     authorized: AuthorizedRequest<'_>,
     head: Box<Head>,
     body: HeldBody,
-    times: (Instant, u64),
 ) -> Result<Response<ResponseBody>, Fault> {
-    if !authorized.exchange.worker().usage.has_room() {
+    if !authorized.worker().usage.has_room() {
         return Err(answer::no_record());
     }
-    let (job, mut record) = authorized.prepare(head, body, times)?;
+    let (job, mut record) = authorized.prepare(head, body)?;
     match attempt::run(&job, &mut record).await {
         Ok(served) => started(authorized, served, record),
         unserved => Ok(answer::respond(authorized.exchange, Dialect::Videos, unserved, record)),

@@ -101,7 +101,7 @@ impl VideoPoll<'_> {
             return Err(self.refused(answer).await);
         }
         let (body, memory) = self.whole(&mut answer.body).await?;
-        answer.body.recycle(&self.authorized.exchange.worker().upstreams, &self.target.provider);
+        answer.body.recycle(&self.authorized.worker().upstreams, &self.target.provider);
         let vendor = self.vendor;
         let read = move || vendor.state(&body);
         let state = if memory.bytes() <= READ_HERE_BYTES_MAX {
@@ -174,7 +174,7 @@ impl VideoPoll<'_> {
             _ => media_type(Some(usual_type)),
         };
         let first = self.next(&mut answer.body).await?.ok_or_else(|| self.invalid("the video is empty"))?;
-        let upstreams = &self.authorized.exchange.worker().upstreams;
+        let upstreams = &self.authorized.worker().upstreams;
         let coming = UpstreamVideo::new(upstreams, &self.target.provider, &first, answer.body);
         let around = about(&self.known.operation, &self.known.started).around(&media_type);
         Ok(Response::new(ResponseBody::base64_video(Base64Video::new(
@@ -204,7 +204,7 @@ impl VideoPoll<'_> {
 
     async fn send(&self, request: &UpstreamRequest<'_>) -> Result<UpstreamResponse, Fault> {
         let provider = &self.target.provider;
-        let sending = Box::pin(upstream::send(&self.authorized.exchange.worker().upstreams, request));
+        let sending = Box::pin(upstream::send(&self.authorized.worker().upstreams, request));
         let sent = tokio::time::timeout(provider.timeout, sending).await.map_err(|_| self.late())?;
         let answer = sent.map_err(|error| {
             let failure = of_send_error(&error, provider);
@@ -223,7 +223,7 @@ impl VideoPoll<'_> {
 
     /// Reads a body completely, for parsing.
     async fn whole(&self, body: &mut UpstreamBody) -> Result<(Bytes, MemoryReservation), Fault> {
-        let mut memory = MemoryReservation::new(&self.authorized.exchange.worker().process.memory);
+        let mut memory = MemoryReservation::new(&self.authorized.worker().process.memory);
         let mut whole = BytesMut::new();
         while let Some(piece) = self.next(body).await? {
             if whole.len() + piece.len() > ANSWER_BYTES_MAX {

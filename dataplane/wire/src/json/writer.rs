@@ -131,7 +131,7 @@ const KEPT_BYTES_MAX: usize = 64 * 1024;
 /// Returns `json`, which must be valid, without the white space between its tokens.
 pub(crate) fn compact(json: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(json.len()), json);
-    while let Some(at) = rest.find(['"', ' ', '\t', '\n', '\r']) {
+    while let Some(at) = rest.bytes().position(|byte| matches!(byte, b'"' | b' ' | b'\t' | b'\n' | b'\r')) {
         let (before, from) = rest.split_at(at);
         out.push_str(before);
         let text = from.strip_prefix('"');
