@@ -95,10 +95,9 @@ impl<F: DocumentFacts> Gather<F> {
         self.broken
     }
 
-    /// Returns the facts, and whether the document was one complete JSON object.
-    fn finish(self) -> (F, bool) {
-        let is_json = !self.broken && self.scanner.finish().is_ok();
-        (self.gathering.facts, is_json)
+    /// True if the document was one complete JSON object.
+    fn is_json(&self) -> bool {
+        !self.broken && self.scanner.finish().is_ok()
     }
 
     /// Returns the facts of one complete document. `None` if it is not a JSON object.
@@ -106,16 +105,15 @@ impl<F: DocumentFacts> Gather<F> {
     pub(crate) fn of(document: &[u8]) -> Option<F> {
         let mut gather = Self::default();
         gather.push(document);
-        let (facts, is_json) = gather.finish();
-        is_json.then_some(facts)
+        if gather.is_json() { Some(gather.gathering.facts) } else { None }
     }
 }
 
 impl<F: AnswerFacts> Gather<F> {
     /// Returns the facts of an answer after its end.
     pub(crate) fn answer(self) -> WholeAnswer {
-        let (facts, is_json) = self.finish();
-        WholeAnswer { is_json, ..facts.answer() }
+        let is_json = self.is_json();
+        WholeAnswer { is_json, ..self.gathering.facts.answer() }
     }
 
     /// Reads a complete answer.
