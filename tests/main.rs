@@ -91,6 +91,7 @@ mod running;
 mod search;
 mod secrets;
 mod series;
+mod sessions;
 mod setup;
 mod speech;
 mod sso;

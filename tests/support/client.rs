@@ -71,6 +71,11 @@ impl Client {
         Self { address, headers: headers.into_iter().collect() }
     }
 
+    /// Returns the client of another address.
+    pub(crate) fn at(self, address: SocketAddr) -> Self {
+        Self { address, ..self }
+    }
+
     /// Returns the client with one more header on every request.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));

@@ -135,20 +135,11 @@ async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         },
         disabled: patch.disabled,
     };
-    let ends_sessions = edit.disabled == Some(true) || edit.sso_subject != FieldChange::Keep;
-    let answer = call.execute(StatusCode::OK, edit).await?;
-    if ends_sessions && !call.dry_run {
-        call.app.gate.end_sessions_of(call.argument());
-    }
-    Ok(answer)
+    call.execute(StatusCode::OK, edit).await
 }
 
 async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let delete = DeletePrincipal { id: call.argument().to_owned(), if_version: call.if_match()? };
-    let answer = call.execute(StatusCode::NO_CONTENT, delete).await?;
-    if !call.dry_run {
-        call.app.gate.end_sessions_of(call.argument());
-    }
-    Ok(answer)
+    call.execute(StatusCode::NO_CONTENT, delete).await
 }

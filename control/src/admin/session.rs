@@ -9,13 +9,12 @@ use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::json as value;
-use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::id::PrincipalId;
 use shared::port::{Body, full};
 
 use super::gate::identity::{Asserted, Identity};
-use super::gate::{Gate, IDLE_MAX, SessionHolder, SignedIn, arriving, key_in_header};
+use super::gate::{Gate, IDLE_MAX, OpenedSession, SessionHolder, SignedIn, arriving, key_in_header};
 use super::reference::NoContent;
 use super::{ApiError, Call, Route, json, route_of};
 use crate::admin::permission::matrix::Extent;
@@ -24,6 +23,7 @@ use crate::common::actor::Who;
 use crate::db::audit::AuditEntry;
 use crate::db::members::MemberRole;
 use crate::db::{members, principals};
+use crate::writer::command::sessions::EndSessions;
 use crate::writer::command::sso::SignInHuman;
 
 pub(super) static ROUTES: &[Route] = &[
@@ -37,7 +37,8 @@ pub(super) static ROUTES: &[Route] = &[
         .acts_each_time()
         .permits(Permission::OwnSession),
     route_of(Method::DELETE, PATH, |call| Box::pin(sign_out(call)))
-        .answers::<NoContent>("Ends the session.")
+        .answers::<NoContent>("Ends the session, or all sessions of its holder or of the key in the header.")
+        .query(&["everywhere"])
         .permits(Permission::OwnSession),
 ];
 
@@ -132,7 +133,7 @@ impl ShownSession {
 
     fn of(call: &Call<'_>, caller: SessionCaller<'_>, signed_in: Option<SignedIn>) -> Self {
         let SessionCaller { key, human, standing } = caller;
-        let left = signed_in.as_ref().map(|session| session.left);
+        let expires_at_ms = signed_in.as_ref().map(|session| session.end_ms);
         Self {
             administrator: standing.human().is_none(),
             key,
@@ -142,8 +143,7 @@ impl ShownSession {
             extents: standing.extents(),
             by: Some(if signed_in.is_some() { "session" } else { "key" }),
             csrf_token: signed_in.map(|session| session.csrf_token),
-            expires_at_ms: left
-                .map(|left| unix_ms().saturating_add(u64::try_from(left.as_millis()).unwrap_or(u64::MAX))),
+            expires_at_ms,
             idle_seconds_max: IDLE_MAX.as_secs(),
             sso: ShownSso::of(&call.app.gate, call.parts),
         }
@@ -198,7 +198,6 @@ async fn sign_in_human(call: &Call<'_>, identity: &Identity) -> Result<Response<
     let holder = SessionHolder::Human {
         principal: PrincipalId::new(human.id.as_str()),
         subject: Arc::from(identity.subject.as_str()),
-        is_administrator: identity.is_administrator,
     };
     let standing = match identity.is_administrator {
         true => Standing::Administrator,
@@ -220,26 +219,32 @@ async fn opened(
     holder: SessionHolder,
     caller: SessionCaller<'_>,
 ) -> Result<Response<Body>, ApiError> {
-    let (session, cookie) = call.app.gate.sign_in(call.parts, holder)?;
+    let OpenedSession { signed_in, cookie, replaced } = call.app.gate.sign_in(call.parts, holder)?;
     // Record the sign-in before the cookie is sent, so that no session is usable without an audit record.
-    let entry = AuditEntry::done("session.open", "session", &session.name);
-    let entry = match &caller.human {
-        Some(human) => entry.after(value!({"principal": human.id})),
-        None => entry,
+    let audit = AuditEntry::done("session.open", "session", &signed_in.name);
+    let audit = match &caller.human {
+        Some(human) => audit.after(value!({"principal": human.id})),
+        None => audit,
     };
-    call.record(entry).await?;
-    let mut response = json(&ShownSession::of(call, caller, Some(session)))?;
+    call.write(StatusCode::NO_CONTENT, EndSessions { ends: replaced, audit }, None).await?;
+    let mut response = json(&ShownSession::of(call, caller, Some(signed_in)))?;
     *response.status_mut() = StatusCode::CREATED;
     response.headers_mut().insert(SET_COOKIE, cookie);
     Ok(response)
 }
 
 async fn sign_out(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    call.no_query()?;
-    let session = call.app.gate.signed_in(call.parts);
-    let cookie = call.app.gate.sign_out(call.parts)?;
-    if let Some(session) = session {
-        call.record(AuditEntry::done("session.close", "session", &session.name)).await?;
+    let mut query = call.query()?;
+    let everywhere = query.flag("everywhere")?.unwrap_or(false);
+    query.finish()?;
+    let (gate, parts) = (&call.app.gate, call.parts);
+    let (session, cookie) = (gate.signed_in(parts), gate.cleared_cookie(parts)?);
+    let ends = if everywhere { gate.ends_everywhere(parts) } else { gate.ends(parts) };
+    if !ends.is_empty() {
+        let name = session.map_or_else(|| call.actor.who.name().to_owned(), |session| session.name);
+        let audit = AuditEntry::done("session.close", "session", &name);
+        let audit = if everywhere { audit.after(value!({"everywhere": true})) } else { audit };
+        call.write(StatusCode::NO_CONTENT, EndSessions { ends, audit }, None).await?;
     }
     let mut response = Response::new(full(""));
     *response.status_mut() = StatusCode::NO_CONTENT;

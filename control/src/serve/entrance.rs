@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::SET_COOKIE;
 use http::request::Parts as Head;
-use http::{Method, Request, Response};
+use http::{HeaderValue, Method, Request, Response};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use shared::error_kind::ErrorKind;
@@ -15,7 +16,7 @@ use shared::port::{Body, BoxFuture, Handler, KeyHolder, MetricsReader};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::admin::authorize::{Caller, authorize};
-use crate::admin::gate::Gate;
+use crate::admin::gate::{Gate, is_session_cookie};
 use crate::admin::refusals::{Refusals, RefusedRequest};
 use crate::admin::shares::{CallerShare, CallerShares, ShareBound};
 use crate::admin::{self, ApiError, RequestId};
@@ -84,8 +85,9 @@ impl Handler for Entrance {
             let (id, method) = (RequestId::of(request.headers()), request.method().clone());
             let (mut head, body) = request.into_parts();
             entrance.gate.take_identity(&mut head, peer.ip());
+            let renewed = entrance.gate.renewed_cookie(&head);
             let answer = entrance.enter(head, body, peer).await.unwrap_or_else(|error| error.response(&id));
-            admin::finish(&method, answer)
+            admin::finish(&method, with_cookie(answer, renewed))
         })
     }
 
@@ -218,6 +220,15 @@ impl Slots {
     }
 }
 
+/// Adds the renewed cookie of a session, unless the answer has another one.
+fn with_cookie(mut answer: Response<Body>, renewed: Option<HeaderValue>) -> Response<Body> {
+    let has_another = || answer.headers().get_all(SET_COOKIE).iter().any(is_session_cookie);
+    if let Some(renewed) = renewed.filter(|_| !has_another()) {
+        answer.headers_mut().append(SET_COOKIE, renewed);
+    }
+    answer
+}
+
 /// Reads the whole body, whose size is bounded, within `time_max`.
 async fn read(body: Body, time_max: Duration) -> Result<Bytes, ApiError> {
     match tokio::time::timeout(time_max, body.collect()).await {
@@ -275,16 +286,22 @@ const STOPPING: (ErrorKind, &str) = (ErrorKind::Draining, "The gateway is stoppi
 
 #[cfg(test)]
 mod tests {
+    use shared::secret::Secret;
+
     use super::*;
+    use crate::admin::gate::Sessions;
     use crate::admin::gate::identity::IdentityBoundary;
+    use crate::common::vault::VaultKeys;
+    use crate::routing::publish::EndedSessions;
 
     #[test]
     fn an_admin_request_over_the_limit_is_rejected_at_once() {
         let (_, reader) = shared::snapshot::channel();
         let (refusals, _counter) = admin::refusals::channel();
-        let csrf_key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &[0; 32]);
-        let boundary = IdentityBoundary::new(None, csrf_key.clone());
-        let gate = Arc::new(Gate::new(reader, csrf_key, boundary, false));
+        let keys = VaultKeys { key_hash_key: Secret::new([0; 32]), data_key: Secret::new([0; 32]) };
+        let boundary = IdentityBoundary::new(None, keys.derived("single sign-on secrets"));
+        let sessions = Sessions::new(&keys, EndedSessions::default());
+        let gate = Arc::new(Gate::new(reader, sessions, boundary, false));
         let (mut entrance, mut admitted) = Entrance::new(gate, WeakReaders::default(), refusals);
         entrance.slots.public = Arc::new(Semaphore::new(1));
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));

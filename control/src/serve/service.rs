@@ -21,8 +21,8 @@ use tokio::task::JoinHandle as JoinTask;
 
 use crate::admin::backups::Backups;
 use crate::admin::console::Asset;
-use crate::admin::gate::Gate;
 use crate::admin::gate::identity::IdentityBoundary;
+use crate::admin::gate::{Gate, Sessions};
 use crate::admin::in_flight::InFlightRequests;
 use crate::admin::live::hub::LiveHub;
 use crate::admin::observer::Observer;
@@ -45,7 +45,7 @@ use crate::routing::catalog::cache::CatalogCache;
 use crate::routing::config::Config;
 use crate::routing::connection::{ProviderStanding, ViewCell};
 use crate::routing::detect::Detected;
-use crate::routing::publish::{Publisher, PublisherParams, Reloader, Reloading};
+use crate::routing::publish::{EndedSessions, Publisher, PublisherParams, Reloader, Reloading};
 use crate::serve::entrance::{AdmittedRequest, Entrance, refusal};
 use crate::serve::periodic::{self, spawn_vital};
 use crate::state::affinity_file::AffinityFile;
@@ -148,16 +148,16 @@ pub fn start(params: Params) -> io::Result<Control> {
     let publisher = first_snapshot(publisher, &mut meter).map_err(io::Error::other)?;
     let (readers, reader_threads) = Readers::start(&files, &params.alarm).map_err(io::Error::other)?;
     let checkpoints = Checkpoints::start(files.clone(), &params.alarm)?;
-    let (view, refreshes) = (publisher.view(), publisher.refreshes());
+    let (view, ended) = (publisher.view(), publisher.ended_sessions());
+    let outgoing = OutgoingWork { otlp: Arc::default(), refreshes: publisher.refreshes() };
     let (recent, metrics) = (Arc::clone(meter.recent()), Arc::clone(meter.metrics()));
     let minutes = Arc::clone(meter.minutes());
     let state = WriterState { meter, publisher, keys: Arc::clone(&keys), retention };
     let writer = Writer::start(state, &params.alarm)?;
     let reloader = reloader(params.config, writer.handle());
     let observer = Arc::new(Observer::new(&params.reader, &readers, (&journal, recent), params.activity));
-    let outgoing = OutgoingWork { otlp: Arc::default(), refreshes };
     let app = App {
-        gate: gate(&config, &keys, params.reader.clone()),
+        gate: gate(&config, &keys, ended, params.reader.clone()),
         snapshot: params.reader,
         readers,
         keys,
@@ -220,9 +220,9 @@ fn start_thread(app: App, alarm: &Alarm) -> io::Result<(Arc<Entrance>, JoinHandl
 }
 
 /// Builds the authentication of the admin API.
-fn gate(config: &Config, keys: &VaultKeys, snapshot: SnapshotReader) -> Arc<Gate> {
+fn gate(config: &Config, keys: &VaultKeys, ended: EndedSessions, snapshot: SnapshotReader) -> Arc<Gate> {
     let boundary = IdentityBoundary::new(config.sso.clone(), keys.derived("single sign-on secrets"));
-    Arc::new(Gate::new(snapshot, keys.derived("csrf tokens"), boundary, config.server.tls.is_some()))
+    Arc::new(Gate::new(snapshot, Sessions::new(keys, ended), boundary, config.server.tls.is_some()))
 }
 
 /// Builds the watcher of the configuration file.

@@ -4,20 +4,22 @@
 //! A key in a header is sufficient and takes precedence. Without one, the session cookie is used, but only for
 //! requests from pages of the console, because a browser attaches cookies to requests from any page.
 
+mod cookie;
 pub(crate) mod identity;
 mod origin;
 mod sessions;
+mod ticket;
+mod watched;
 mod wrong_keys;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::COOKIE;
 use http::request::Parts;
 use http::{HeaderValue, Method};
-use ring::hmac;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use shared::access::{Role, presented};
 use shared::clock::{monotonic_ms, unix_ms};
 use shared::error_kind::ErrorKind;
@@ -26,13 +28,17 @@ use shared::key_hash::KeyHash;
 use shared::secret::Secret;
 use shared::snapshot::SnapshotReader;
 
+pub(crate) use self::cookie::is_session_cookie;
+use self::cookie::{cookies, set_cookie};
 use self::identity::{Asserted, Identity, IdentityBoundary};
 pub(super) use self::sessions::IDLE_MAX;
-pub(super) use self::sessions::SessionHolder;
-use self::sessions::{LIFE_MAX, OpenSession, SessionName, Sessions};
+pub(crate) use self::sessions::Sessions;
+pub(super) use self::ticket::{SessionHolder, Ticket};
+use self::watched::LatestUse;
 use self::wrong_keys::WrongKeys;
 use super::{ApiError, RequestId, call};
 use crate::common::actor::{Actor, Who};
+use crate::db::ended_sessions::{SESSION_LIFE_MAX, SessionEnd};
 use crate::routing::config::Sso;
 
 /// Authenticates requests to the admin API.
@@ -52,27 +58,43 @@ pub(super) struct SignedIn {
     /// The session's name in the audit.
     pub(super) name: String,
     pub(super) csrf_token: String,
-    pub(super) left: Duration,
+    /// The latest time at which it ends, in milliseconds since the Unix epoch.
+    pub(super) end_ms: u64,
+}
+
+/// A session that a sign-in opened.
+#[derive(Debug)]
+pub(super) struct OpenedSession {
+    pub(super) signed_in: SignedIn,
+    /// The `Set-Cookie` header, the only place where the ticket leaves the gateway.
+    pub(super) cookie: HeaderValue,
+    /// The ends of the sessions that it replaces.
+    pub(super) replaced: Vec<SessionEnd>,
 }
 
 /// The session or key that admitted a request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(in crate::admin) enum Admission {
     /// A key in a header, by its hash.
-    Key(KeyHash),
-    /// A session, by its name in the table.
-    Session(SessionName),
+    Key(#[serde(with = "ticket::key_hash")] KeyHash),
+    /// A session.
+    Session {
+        ticket: Ticket,
+        /// Its later requests, for a response that stays open.
+        #[serde(skip)]
+        latest: Option<Arc<LatestUse>>,
+    },
 }
 
 impl Gate {
     pub(crate) fn new(
         snapshot: SnapshotReader,
-        csrf_key: hmac::Key,
+        sessions: Sessions,
         boundary: IdentityBoundary,
         is_tls: bool,
     ) -> Self {
-        let (sessions, wrong_keys) = (Sessions::new(csrf_key), WrongKeys::default());
-        Self { snapshot, sessions, wrong_keys, boundary, is_tls }
+        Self { snapshot, sessions, wrong_keys: WrongKeys::default(), boundary, is_tls }
     }
 
     /// Authenticates the caller. The local mode grants no access here.
@@ -130,18 +152,14 @@ impl Gate {
         Ok(SessionHolder::Key(self.snapshot.load().key_hasher.hash(key_of(parts, body)?.expose())))
     }
 
-    /// Opens a session for a caller admitted by `admit_to_sign_in` with the same request, and returns its
-    /// `Set-Cookie` header, the only place where the session id leaves the gateway. Closes any session that the
-    /// request already belongs to.
-    pub(super) fn sign_in(
-        &self,
-        parts: &Parts,
-        holder: SessionHolder,
-    ) -> Result<(SignedIn, HeaderValue), ApiError> {
-        let opened = self.sessions.open(holder, monotonic_ms());
-        let id = opened.map_err(|error| ApiError::new(ErrorKind::Internal, format!("{error}.")))?;
-        cookies(parts).for_each(|old| self.sessions.close(old));
-        Ok((self.signed_in_as(id.expose(), LIFE_MAX), set_cookie(id.expose(), LIFE_MAX, self.is_tls(parts))?))
+    /// Opens a session for a caller admitted by `admit_to_sign_in` with the same request.
+    pub(super) fn sign_in(&self, parts: &Parts, holder: SessionHolder) -> Result<OpenedSession, ApiError> {
+        let began = self.sessions.begin(holder, unix_ms());
+        let (ticket, text) =
+            began.map_err(|_| ApiError::new(ErrorKind::Internal, "The session could not be sealed."))?;
+        let cookie = set_cookie(text.expose(), SESSION_LIFE_MAX, self.is_tls(parts))?;
+        let replaced = self.tickets(parts).map(|old| old.end()).collect();
+        Ok(OpenedSession { signed_in: self.signed_in_as(&ticket), cookie, replaced })
     }
 
     /// True if the request carries neither a key nor the cookie of an open session. Always false for a request of a page
@@ -153,23 +171,48 @@ impl Gate {
 
     /// Returns the session of the request's cookie.
     pub(super) fn signed_in(&self, parts: &Parts) -> Option<SignedIn> {
-        let (id, session, _) = self.session(parts)?;
-        Some(self.signed_in_as(id, session.left(monotonic_ms())))
+        self.session(parts).map(|(ticket, _)| self.signed_in_as(&ticket))
     }
 
-    fn signed_in_as(&self, id: &str, left: Duration) -> SignedIn {
-        SignedIn { name: sessions::public_name(id), csrf_token: self.sessions.csrf_token(id), left }
+    fn signed_in_as(&self, ticket: &Ticket) -> SignedIn {
+        let (name, csrf_token) = (ticket.public_name(), self.sessions.csrf_token(ticket));
+        SignedIn { name, csrf_token, end_ms: ticket.end_ms }
     }
 
-    /// Ends the session of the request's cookie. Returns a `Set-Cookie` header that clears the cookie.
-    pub(super) fn sign_out(&self, parts: &Parts) -> Result<HeaderValue, ApiError> {
-        cookies(parts).for_each(|id| self.sessions.close(id));
+    /// Returns a `Set-Cookie` header with the renewed ticket of the request's session, if it is time for that.
+    pub(crate) fn renewed_cookie(&self, parts: &Parts) -> Option<HeaderValue> {
+        let has_key = key_in_header(parts).is_ok_and(|key| key.is_some());
+        let is_of_api = parts.uri.path().starts_with(cookie::PATH);
+        if !is_of_api || is_live(parts) || has_key || origin::is_foreign(parts) {
+            return None;
+        }
+        let (ticket, _) = self.session(parts)?;
+        let text = self.sessions.renewed(&ticket, unix_ms())?;
+        set_cookie(text.expose(), left(&ticket), self.is_tls(parts)).ok()
+    }
+
+    /// Returns the ends of the sessions of the request's cookies.
+    pub(super) fn ends(&self, parts: &Parts) -> Vec<SessionEnd> {
+        self.tickets(parts).map(|ticket| ticket.end()).collect()
+    }
+
+    /// Returns the ends of all sessions of the holders of the request's cookies, and of its key.
+    pub(super) fn ends_everywhere(&self, parts: &Parts) -> Vec<SessionEnd> {
+        let key = key_in_header(parts).ok().flatten();
+        let key = key.map(|key| SessionHolder::Key(self.snapshot.load().key_hasher.hash(key)));
+        let holders = self.tickets(parts).map(|ticket| ticket.holder).chain(key);
+        holders.map(|holder| SessionEnd::of_all(holder.name(), unix_ms())).collect()
+    }
+
+    /// Returns a `Set-Cookie` header that clears the session's cookie.
+    pub(super) fn cleared_cookie(&self, parts: &Parts) -> Result<HeaderValue, ApiError> {
         set_cookie("", Duration::ZERO, self.is_tls(parts))
     }
 
-    /// Ends the sessions of a human.
-    pub(super) fn end_sessions_of(&self, principal: &str) {
-        self.sessions.close_of(principal);
+    /// Returns the tickets of open sessions in the request's cookies.
+    fn tickets(&self, parts: &Parts) -> impl Iterator<Item = Ticket> {
+        let now_ms = unix_ms();
+        cookies(parts).filter_map(move |text| self.sessions.open(text, now_ms))
     }
 
     /// Returns the id of an administrator's key. Wrong keys are counted; once there are too many, the error contains
@@ -205,12 +248,12 @@ impl Gate {
             ));
         }
         let ended = || invalid("The session has ended. Sign in again.");
-        let (id, _, who) = self.session(parts).ok_or_else(ended)?;
+        let (ticket, who) = self.session(parts).ok_or_else(ended)?;
         if origin::is_foreign(parts) {
             return Err(foreign());
         }
         let token = parts.headers.get(CSRF_HEADER).map_or(&b""[..], HeaderValue::as_bytes);
-        if !is_safe(&parts.method) && !self.sessions.is_csrf_token(id, token) {
+        if !is_safe(&parts.method) && !self.sessions.is_csrf_token(&ticket, token) {
             let message = "Requests that change something in a session must send its csrf_token in \
                            x-csrf-token; GET /admin/api/session returns it.";
             return Err(ApiError::new(ErrorKind::Forbidden, message));
@@ -218,29 +261,25 @@ impl Gate {
         Ok(who)
     }
 
-    /// Returns the session of the request's cookie, with its id and its caller. A session ends when its key becomes
-    /// invalid. That of a human needs the same identity in each request.
-    fn session<'a>(&self, parts: &'a Parts) -> Option<(&'a str, OpenSession, Who)> {
-        let now_ms = monotonic_ms();
-        let find = |id| match is_live(parts) {
-            true => self.sessions.look(id, now_ms),
-            false => self.sessions.use_of(id, now_ms),
-        };
-        let (id, session) = cookies(parts).find_map(|id| Some((id, find(id)?)))?;
-        let who = self.caller(id, &session.holder, parts)?;
-        Some((id, session, who))
+    /// Returns the session of the request's cookie, with its caller. A session ends when its key becomes invalid. That of a
+    /// human needs the same identity in each request.
+    fn session(&self, parts: &Parts) -> Option<(Ticket, Who)> {
+        let ticket = self.tickets(parts).next()?;
+        let who = self.caller(&ticket.holder, parts)?;
+        let used_ms = (!is_live(parts)).then(unix_ms);
+        self.sessions.note(&ticket, used_ms, matches!(who, Who::GroupAdministrator(_)));
+        Some((ticket, who))
     }
 
-    fn caller(&self, id: &str, holder: &SessionHolder, parts: &Parts) -> Option<Who> {
+    fn caller(&self, holder: &SessionHolder, parts: &Parts) -> Option<Who> {
         let (principal, subject) = match holder {
             SessionHolder::Key(key) => return self.administrator_with(key).map(Who::Administrator),
-            SessionHolder::Human { principal, subject, .. } => (principal, subject),
+            SessionHolder::Human { principal, subject } => (principal, subject),
         };
         let Some(Asserted::Human(identity)) = parts.extensions.get() else { return None };
         if identity.subject != **subject {
             return None;
         }
-        self.sessions.note_group(id, identity.is_administrator);
         Some(match identity.is_administrator {
             true => Who::GroupAdministrator(principal.clone()),
             false => Who::Human(principal.clone()),
@@ -256,28 +295,40 @@ impl Gate {
         stands.then(|| access.key.clone())
     }
 
-    /// Returns the session or key that admits a request, for a response that stays open.
+    /// Returns the session or key that admits a request, to be asked about later.
     pub(super) fn admission(&self, parts: &Parts) -> Option<Admission> {
-        if let Ok(Some(key)) = key_in_header(parts) {
-            return Some(Admission::Key(self.snapshot.load().key_hasher.hash(key)));
-        }
-        self.session(parts).map(|(id, ..)| Admission::Session(sessions::name_of(id)))
+        self.key_admission(parts).or_else(|| {
+            let (ticket, _) = self.session(parts)?;
+            // The cookie may show an earlier use.
+            Some(Admission::Session { ticket: Ticket { used_ms: unix_ms(), ..ticket }, latest: None })
+        })
+    }
+
+    /// Returns the session or key that admits a live stream. It does not prolong the session.
+    pub(super) fn live_admission(&self, parts: &Parts) -> Option<Admission> {
+        self.key_admission(parts).or_else(|| {
+            let (ticket, _) = self.session(parts)?;
+            let watched = self.sessions.watch(ticket);
+            // Reads the session again, so that the stream's own request is the latest one.
+            self.session(parts).map(|_| watched)
+        })
+    }
+
+    fn key_admission(&self, parts: &Parts) -> Option<Admission> {
+        let key = key_in_header(parts).ok().flatten()?;
+        Some(Admission::Key(self.snapshot.load().key_hasher.hash(key)))
     }
 
     /// True if the key of an admission is still valid and its session open, and for a human's session if the latest
     /// request asserted the administrators' group. Does not prolong the session.
     pub(super) fn still_admits(&self, admission: &Admission) -> bool {
-        let holder = match admission {
-            Admission::Key(key) => Some(SessionHolder::Key(*key)),
-            Admission::Session(name) => {
-                self.sessions.named(*name, monotonic_ms()).map(|session| session.holder)
+        let is_administrator = match admission {
+            Admission::Session { ticket: Ticket { holder: SessionHolder::Human { .. }, .. }, latest } => {
+                latest.as_ref().is_some_and(|latest| latest.is_administrator())
             }
+            Admission::Session { .. } | Admission::Key(_) => true,
         };
-        match holder {
-            Some(SessionHolder::Key(key)) => self.administrator_with(&key).is_some(),
-            Some(SessionHolder::Human { is_administrator, .. }) => is_administrator,
-            None => false,
-        }
+        is_administrator && self.is_open(admission)
     }
 
     /// True if the key of an admission is still valid and its session open, also that of a human who does not administer.
@@ -285,13 +336,13 @@ impl Gate {
     pub(super) fn is_open(&self, admission: &Admission) -> bool {
         match admission {
             Admission::Key(key) => self.administrator_with(key).is_some(),
-            Admission::Session(name) => match self.sessions.named(*name, monotonic_ms()) {
-                Some(session) => match session.holder {
-                    SessionHolder::Key(key) => self.administrator_with(&key).is_some(),
+            Admission::Session { ticket, .. } => {
+                let is_valid = match &ticket.holder {
+                    SessionHolder::Key(key) => self.administrator_with(key).is_some(),
                     SessionHolder::Human { .. } => true,
-                },
-                None => false,
-            },
+                };
+                is_valid && self.sessions.is_admitting(admission, unix_ms())
+            }
         }
     }
 
@@ -348,25 +399,14 @@ pub(super) fn key_in_header(parts: &Parts) -> Result<Option<&[u8]>, ApiError> {
     presented(&parts.headers).map_err(invalid)
 }
 
-/// Returns the session ids in the request's cookies.
-fn cookies(parts: &Parts) -> impl Iterator<Item = &str> {
-    let lines = parts.headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
-    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.filter(|(name, _)| *name == COOKIE_NAME).map(|(_, id)| id).take(COOKIES_MAX)
-}
-
-fn set_cookie(id: &str, life: Duration, is_secure: bool) -> Result<HeaderValue, ApiError> {
-    let (life, secure) = (life.as_secs(), if is_secure { "; Secure" } else { "" });
-    let text = format!("{COOKIE_NAME}={id}; Path={PATH}; Max-Age={life}; HttpOnly; SameSite=Strict{secure}");
-    let mut value = HeaderValue::from_str(&text)
-        .map_err(|_| ApiError::new(ErrorKind::Internal, "The session cookie could not be created."))?;
-    value.set_sensitive(true);
-    Ok(value)
+/// Returns the maximum remaining lifetime of a session.
+fn left(ticket: &Ticket) -> Duration {
+    Duration::from_millis(ticket.end_ms.saturating_sub(unix_ms()))
 }
 
 /// True for the live stream, which a page keeps open while it is not used: it does not prolong the session.
 fn is_live(parts: &Parts) -> bool {
-    let path = parts.uri.path().strip_prefix(PATH);
+    let path = parts.uri.path().strip_prefix(cookie::PATH);
     path.is_some_and(|path| path.trim_matches('/') == LIVE_PATH)
 }
 
@@ -392,11 +432,6 @@ fn too_many(wait: Duration) -> ApiError {
 
 const WRONG_SECRET: &str = "The secret of the single sign-on proxy in X-LLMGW-SSO-Secret is missing or wrong. It must be the value of \
                             LLMGW_SSO_SHARED_SECRET.";
-const COOKIE_NAME: &str = "llmgw_session";
-/// Only the admin API needs the cookie; it must not be sent to the data plane.
-const PATH: &str = "/admin/api";
-/// The maximum number of session cookies that are examined.
-const COOKIES_MAX: usize = 4;
 /// The path of the live stream below the admin API. It does not prolong a session.
 pub(super) const LIVE_PATH: &str = "live";
 const CSRF_HEADER: &str = "x-csrf-token";

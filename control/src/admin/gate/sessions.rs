@@ -1,277 +1,194 @@
-//! Sessions of signed-in administrators and humans. They are held in memory, so a restart ends them all. Their ids are stored as
-//! hashes, so that a leak of this table grants no access.
+//! Sessions of signed-in administrators and humans: their tickets are sealed, renewed and checked here. There is no table of
+//! sessions: a ticket is valid until it is idle or too old, unless its session was ended before.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use ring::{digest, hmac};
-use shared::hex;
-use shared::id::PrincipalId;
-use shared::key_hash::KeyHash;
+use ring::hmac;
 use shared::secret::Secret;
 
-use crate::common::vault::{RandomError, random};
+use super::Admission;
+use super::ticket::{SessionHolder, Ticket};
+use super::watched::WatchedSessions;
+use crate::common::vault::{SealError, VaultKeys};
+use crate::routing::publish::EndedSessions;
 
-/// The table of sessions.
+/// Seals, opens and checks the tickets of sessions.
 #[derive(Debug)]
-pub(super) struct Sessions {
-    table: Mutex<HashMap<SessionName, OpenSession>>,
-    /// Derives a session's CSRF token from its id.
+pub(crate) struct Sessions {
+    ticket_key: Secret<[u8; 32]>,
+    /// Derives a session's CSRF token from its ID.
     csrf_key: hmac::Key,
-}
-
-/// The table key of a session: SHA-256 of its id.
-pub(super) type SessionName = [u8; 32];
-
-/// The holder of a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::admin) enum SessionHolder {
-    /// An administrator, by the key that opened the session; the session ends when that key becomes invalid.
-    Key(KeyHash),
-    /// A human who came by single sign-on. The session is valid only in requests that assert the same subject.
-    Human {
-        principal: PrincipalId,
-        subject: Arc<str>,
-        /// True if the last request asserted the administrators' group.
-        is_administrator: bool,
-    },
-}
-
-impl SessionHolder {
-    /// True if both sessions belong to the same key or human.
-    fn is(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Key(one), Self::Key(other)) => one == other,
-            (Self::Human { principal: one, .. }, Self::Human { principal: other, .. }) => one == other,
-            (Self::Key(_), Self::Human { .. }) | (Self::Human { .. }, Self::Key(_)) => false,
-        }
-    }
-
-    /// Returns the maximum number of sessions that the holder may have. Several administrators may share a key.
-    fn sessions_max(&self) -> usize {
-        match self {
-            Self::Key(_) => SESSIONS_OF_KEY_MAX,
-            Self::Human { .. } => SESSIONS_OF_HUMAN_MAX,
-        }
-    }
-}
-
-/// An open session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct OpenSession {
-    pub(super) holder: SessionHolder,
-    /// The latest time at which it ends, in milliseconds of the monotonic clock.
-    end_ms: u64,
-    /// The time of its last use, in milliseconds of the monotonic clock.
-    used_ms: u64,
-}
-
-impl OpenSession {
-    /// Returns the maximum remaining lifetime.
-    pub(super) fn left(&self, now_ms: u64) -> Duration {
-        Duration::from_millis(self.end_ms.saturating_sub(now_ms))
-    }
-
-    fn is_over(&self, now_ms: u64) -> bool {
-        self.end_ms <= now_ms || self.used_ms.saturating_add(millis(IDLE_MAX)) <= now_ms
-    }
+    ended: EndedSessions,
+    watched: WatchedSessions,
 }
 
 impl Sessions {
-    pub(super) fn new(csrf_key: hmac::Key) -> Self {
-        Self { table: Mutex::default(), csrf_key }
-    }
-
-    /// Opens a session and returns its id. If the holder has too many sessions, the least recently used one of them is closed.
-    /// If there are too many in all, one of the holder with the most: frequent sign-ins end no session of others.
-    pub(super) fn open(&self, holder: SessionHolder, now_ms: u64) -> Result<Secret<String>, RandomError> {
-        let bytes = Secret::new(random::<32>()?);
-        let id = Secret::new(BASE64_URL_SAFE_NO_PAD.encode(bytes.expose()));
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        table.retain(|_, session| !session.is_over(now_ms));
-        if count_of(&table, &holder) >= holder.sessions_max() {
-            close_stalest(&mut table, &holder);
-        } else if table.len() >= SESSIONS_MAX {
-            let most =
-                table.values().map(|session| &session.holder).max_by_key(|of| count_of(&table, of)).cloned();
-            most.into_iter().for_each(|of| close_stalest(&mut table, &of));
-        }
-        let end_ms = now_ms.saturating_add(millis(LIFE_MAX));
-        table.insert(name_of(id.expose()), OpenSession { holder, end_ms, used_ms: now_ms });
-        Ok(id)
-    }
-
-    /// Returns the session with this id and marks it as used now.
-    pub(super) fn use_of(&self, id: &str, now_ms: u64) -> Option<OpenSession> {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let session = table.get_mut(&name_of(id)).filter(|session| !session.is_over(now_ms))?;
-        session.used_ms = now_ms;
-        Some(session.clone())
-    }
-
-    /// Returns the open session with this id, without marking it as used.
-    pub(super) fn look(&self, id: &str, now_ms: u64) -> Option<OpenSession> {
-        self.named(name_of(id), now_ms)
-    }
-
-    /// Returns the open session with this name, without marking it as used.
-    pub(super) fn named(&self, name: SessionName, now_ms: u64) -> Option<OpenSession> {
-        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        table.get(&name).cloned().filter(|session| !session.is_over(now_ms))
-    }
-
-    /// Stores whether the latest request of a human's session asserted the administrators' group.
-    pub(super) fn note_group(&self, id: &str, asserted: bool) {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let holder = table.get_mut(&name_of(id)).map(|session| &mut session.holder);
-        if let Some(SessionHolder::Human { is_administrator, .. }) = holder {
-            *is_administrator = asserted;
+    pub(crate) fn new(keys: &VaultKeys, ended: EndedSessions) -> Self {
+        Self {
+            ticket_key: keys.derived_bytes("console sessions"),
+            csrf_key: keys.derived("csrf tokens"),
+            ended,
+            watched: WatchedSessions::default(),
         }
     }
 
-    /// Closes the sessions of a human.
-    pub(super) fn close_of(&self, human: &str) {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_theirs = |holder: &SessionHolder| match holder {
-            SessionHolder::Key(_) => false,
-            SessionHolder::Human { principal, .. } => principal.as_str() == human,
-        };
-        table.retain(|_, session| !is_theirs(&session.holder));
+    /// Returns the ticket of a new session, and the text of its cookie.
+    pub(super) fn begin(
+        &self,
+        holder: SessionHolder,
+        now_ms: u64,
+    ) -> Result<(Ticket, Secret<String>), SealError> {
+        let ticket = Ticket::new(holder, now_ms)?;
+        let text = ticket.sealed(&self.ticket_key)?;
+        Ok((ticket, text))
     }
 
-    /// Closes the session with this id.
-    pub(super) fn close(&self, id: &str) {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        table.remove(&name_of(id));
+    /// Returns the ticket in the text of a cookie, if its session is open.
+    pub(super) fn open(&self, text: &str, now_ms: u64) -> Option<Ticket> {
+        let ticket = Ticket::opened(text, &self.ticket_key)?;
+        self.is_open(&ticket, ticket.used_ms, now_ms).then_some(ticket)
+    }
+
+    /// Returns the text of a cookie that prolongs a session, if its ticket was last renewed a while ago.
+    pub(super) fn renewed(&self, ticket: &Ticket, now_ms: u64) -> Option<Secret<String>> {
+        if ticket.used_ms.saturating_add(millis(RENEWED_AFTER)) > now_ms {
+            return None;
+        }
+        Ticket { used_ms: now_ms, ..ticket.clone() }.sealed(&self.ticket_key).ok()
+    }
+
+    /// True if the session of an admission is open. A later use than that of its ticket counts if it is watched.
+    pub(super) fn is_admitting(&self, admission: &Admission, now_ms: u64) -> bool {
+        let Admission::Session { ticket, latest } = admission else { return false };
+        let used_ms = latest.as_ref().map_or(0, |latest| latest.used_ms());
+        self.is_open(ticket, used_ms.max(ticket.used_ms), now_ms)
+    }
+
+    /// Returns the admission of a response that stays open, which learns of later requests of the session.
+    pub(super) fn watch(&self, ticket: Ticket) -> Admission {
+        let latest = Some(self.watched.watch(&ticket.id));
+        Admission::Session { ticket, latest }
+    }
+
+    /// Notes a request of a session; `used_ms` is `None` if it does not prolong the session.
+    pub(super) fn note(&self, ticket: &Ticket, used_ms: Option<u64>, is_administrator: bool) {
+        self.watched.note(&ticket.id, used_ms, is_administrator);
     }
 
     /// Returns the token that pages of the console send with changes and that other pages cannot know.
-    pub(super) fn csrf_token(&self, id: &str) -> String {
-        BASE64_URL_SAFE_NO_PAD.encode(hmac::sign(&self.csrf_key, id.as_bytes()).as_ref())
+    pub(super) fn csrf_token(&self, ticket: &Ticket) -> String {
+        BASE64_URL_SAFE_NO_PAD.encode(hmac::sign(&self.csrf_key, ticket.id.as_bytes()).as_ref())
     }
 
     /// True if `token` is the CSRF token of the session; compares in constant time.
-    pub(super) fn is_csrf_token(&self, id: &str, token: &[u8]) -> bool {
+    pub(super) fn is_csrf_token(&self, ticket: &Ticket, token: &[u8]) -> bool {
         let tag = BASE64_URL_SAFE_NO_PAD.decode(token).unwrap_or_default();
-        hmac::verify(&self.csrf_key, id.as_bytes(), &tag).is_ok()
+        hmac::verify(&self.csrf_key, ticket.id.as_bytes(), &tag).is_ok()
     }
-}
 
-fn count_of(table: &HashMap<SessionName, OpenSession>, holder: &SessionHolder) -> usize {
-    table.values().filter(|session| session.holder.is(holder)).count()
-}
-
-/// Closes the least recently used session of a holder.
-fn close_stalest(table: &mut HashMap<SessionName, OpenSession>, holder: &SessionHolder) {
-    let of_holder = table.iter().filter(|(_, session)| session.holder.is(holder));
-    let stalest = of_holder.min_by_key(|(_, session)| session.used_ms).map(|(name, _)| *name);
-    stalest.and_then(|name| table.remove(&name));
-}
-
-/// Returns the session's name in the audit; the id cannot be derived from it.
-pub(super) fn public_name(id: &str) -> String {
-    let name = name_of(id);
-    let (start, _) = name.split_at(8);
-    format!("ses_{}", hex::encode(start))
-}
-
-pub(super) fn name_of(id: &str) -> SessionName {
-    let mut name = [0; 32];
-    name.copy_from_slice(digest::digest(&digest::SHA256, id.as_bytes()).as_ref());
-    name
+    /// True unless the session is idle or too old, or was ended. A ticket of a time to come was sealed by a wrong clock,
+    /// and would be valid for too long.
+    fn is_open(&self, ticket: &Ticket, used_ms: u64, now_ms: u64) -> bool {
+        let is_over = ticket.end_ms <= now_ms || used_ms.saturating_add(millis(IDLE_MAX)) <= now_ms;
+        let is_early = ticket.began_ms.max(used_ms) > now_ms.saturating_add(millis(CLOCK_SKEW_MAX));
+        let has_ended = || self.ended.contains(&ticket.holder.name(), &ticket.digest(), ticket.began_ms);
+        !is_over && !is_early && !has_ended()
+    }
 }
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-const SESSIONS_MAX: usize = 1_024;
-const SESSIONS_OF_HUMAN_MAX: usize = 16;
-const SESSIONS_OF_KEY_MAX: usize = 256;
-/// Maximum lifetime since the sign-in.
-pub(super) const LIFE_MAX: Duration = Duration::from_hours(12);
 /// Maximum time since the last request.
 pub(in crate::admin) const IDLE_MAX: Duration = Duration::from_hours(1);
+/// The time after which a use renews the ticket.
+const RENEWED_AFTER: Duration = Duration::from_mins(1);
+/// The most by which the clock of the process that sealed a ticket may be ahead.
+const CLOCK_SKEW_MAX: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shared::key_hash::KeyHash;
 
     const KEY: SessionHolder = SessionHolder::Key(KeyHash([1; 32]));
-    const HOUR: u64 = 3_600_000;
+    const MINUTE: u64 = 60_000;
+    const HOUR: u64 = 60 * MINUTE;
 
     fn sessions() -> Sessions {
-        Sessions::new(hmac::Key::new(hmac::HMAC_SHA256, &[9; 32]))
+        let keys = VaultKeys { key_hash_key: Secret::new([1; 32]), data_key: Secret::new([2; 32]) };
+        Sessions::new(&keys, EndedSessions::default())
+    }
+
+    fn is_open(sessions: &Sessions, text: &Secret<String>, now_ms: u64) -> bool {
+        sessions.open(text.expose(), now_ms).is_some()
     }
 
     #[test]
     fn a_session_expires_when_idle_and_at_its_maximum_age() {
         let sessions = sessions();
-        let id = sessions.open(KEY, 0).unwrap();
-        assert_eq!(sessions.use_of(id.expose(), HOUR - 1).unwrap().holder, KEY);
-        for hour in 2..12 {
-            assert!(sessions.use_of(id.expose(), hour * HOUR - hour).is_some(), "{hour}");
+        let (ticket, text) = sessions.begin(KEY, 0).unwrap();
+        assert_eq!(sessions.open(text.expose(), HOUR - 1), Some(ticket.clone()));
+        assert!(!is_open(&sessions, &text, HOUR), "not used for an hour");
+        // Used all day.
+        let mut text = text;
+        for n in 1..=24 {
+            let at = n * 30 * MINUTE - 1;
+            let ticket = sessions.open(text.expose(), at).unwrap();
+            text = sessions.renewed(&ticket, at).unwrap();
         }
-        assert!(sessions.use_of(id.expose(), 12 * HOUR - 12).is_some());
-        assert!(sessions.use_of(id.expose(), 12 * HOUR).is_none(), "used all day, and yet over");
-        let id = sessions.open(KEY, 0).unwrap();
-        assert!(sessions.look(id.expose(), HOUR - 1).is_some());
-        assert!(sessions.look(id.expose(), HOUR).is_none(), "a look is no use");
-        assert!(sessions.use_of(id.expose(), HOUR).is_none(), "not used for an hour");
-        let id = sessions.open(KEY, 0).unwrap();
-        sessions.close(id.expose());
-        assert!(sessions.use_of(id.expose(), 1).is_none());
-    }
-
-    fn human(n: usize) -> SessionHolder {
-        let principal = PrincipalId::new(format!("prn_{n}"));
-        SessionHolder::Human { principal, subject: "s".into(), is_administrator: n.is_multiple_of(2) }
+        assert!(is_open(&sessions, &text, 12 * HOUR - 1));
+        assert!(!is_open(&sessions, &text, 12 * HOUR), "used all day, and yet over");
     }
 
     #[test]
-    fn a_session_beyond_the_limit_of_its_holder_evicts_the_longest_idle_one_of_it() {
-        for (holder, most) in [(KEY, SESSIONS_OF_KEY_MAX as u64), (human(1), SESSIONS_OF_HUMAN_MAX as u64)] {
-            let sessions = sessions();
-            let other = sessions.open(human(2), 0).unwrap();
-            let first = sessions.open(holder.clone(), 0).unwrap();
-            let second = sessions.open(holder.clone(), 1).unwrap();
-            assert!(sessions.use_of(first.expose(), 2).is_some());
-            (2..=most).for_each(|n| drop(sessions.open(holder.clone(), n + 1).unwrap()));
-            assert_eq!(sessions.table.lock().unwrap().len() as u64, most + 1);
-            assert!(sessions.use_of(second.expose(), 500).is_none());
-            assert!(sessions.use_of(first.expose(), 500).is_some());
-            assert!(sessions.use_of(other.expose(), 500).is_some());
-        }
-    }
-
-    #[test]
-    fn a_session_beyond_the_limit_of_all_evicts_one_of_the_holder_with_the_most() {
+    fn a_ticket_is_renewed_once_a_minute_and_keeps_its_session() {
         let sessions = sessions();
-        let administrator = sessions.open(KEY, 0).unwrap();
-        let single = sessions.open(human(0), 0).unwrap();
-        for n in 1..=2 * SESSIONS_MAX {
-            drop(sessions.open(human(1 + n / SESSIONS_OF_HUMAN_MAX), n as u64).unwrap());
-        }
-        assert_eq!(sessions.table.lock().unwrap().len(), SESSIONS_MAX);
-        for id in [administrator, single] {
-            assert!(sessions.look(id.expose(), 2 * SESSIONS_MAX as u64).is_some());
-        }
+        let (ticket, first) = sessions.begin(KEY, 0).unwrap();
+        assert!(sessions.renewed(&ticket, MINUTE - 1).is_none());
+        let text = sessions.renewed(&ticket, MINUTE).unwrap();
+        let renewed = sessions.open(text.expose(), HOUR + MINUTE - 1).unwrap();
+        assert!(sessions.renewed(&renewed, 2 * MINUTE - 1).is_none());
+        assert_eq!(renewed, Ticket { used_ms: MINUTE, ..ticket.clone() });
+        assert_eq!(sessions.csrf_token(&renewed), sessions.csrf_token(&ticket));
+        assert_eq!(renewed.end(), ticket.end(), "the end of the session covers every ticket of it");
+        assert!(!is_open(&sessions, &first, HOUR), "an old ticket is idle by itself");
     }
 
     #[test]
-    fn a_csrf_token_belongs_to_its_session_and_the_table_shows_no_id() {
+    fn a_ticket_of_a_time_to_come_is_refused() {
         let sessions = sessions();
-        let (one, other) = (sessions.open(KEY, 0).unwrap(), sessions.open(KEY, 0).unwrap());
-        let token = sessions.csrf_token(one.expose());
-        assert!(sessions.is_csrf_token(one.expose(), token.as_bytes()));
-        assert!(!sessions.is_csrf_token(other.expose(), token.as_bytes()));
-        for wrong in ["", &token[1..], one.expose(), "ä"] {
-            assert!(!sessions.is_csrf_token(one.expose(), wrong.as_bytes()), "{wrong}");
+        let (_, text) = sessions.begin(KEY, 5 * HOUR).unwrap();
+        assert!(is_open(&sessions, &text, 5 * HOUR - MINUTE), "clocks may differ a little");
+        assert!(!is_open(&sessions, &text, 5 * HOUR - MINUTE - 1));
+    }
+
+    #[test]
+    fn a_watched_session_is_open_as_long_as_it_is_used() {
+        let sessions = sessions();
+        let (ticket, _) = sessions.begin(KEY, 0).unwrap();
+        let alone = Admission::Session { ticket: ticket.clone(), latest: None };
+        let watched = sessions.watch(ticket.clone());
+        assert!(sessions.is_admitting(&watched, HOUR - 1) && !sessions.is_admitting(&watched, HOUR));
+        sessions.note(&ticket, Some(HOUR - 1), true);
+        assert!(sessions.is_admitting(&watched, HOUR) && !sessions.is_admitting(&alone, HOUR));
+    }
+
+    #[test]
+    fn a_csrf_token_belongs_to_its_session() {
+        let sessions = sessions();
+        let (one, text) = sessions.begin(KEY, 0).unwrap();
+        let (other, _) = sessions.begin(KEY, 0).unwrap();
+        let token = sessions.csrf_token(&one);
+        assert!(sessions.is_csrf_token(&one, token.as_bytes()));
+        assert!(!sessions.is_csrf_token(&other, token.as_bytes()));
+        for wrong in ["", &token[1..], one.id.as_str(), text.expose(), "ä"] {
+            assert!(!sessions.is_csrf_token(&one, wrong.as_bytes()), "{wrong}");
         }
-        let shown = format!("{sessions:?} {}", public_name(one.expose()));
-        assert!(!shown.contains(one.expose().as_str()) && !shown.contains(&token));
+        let shown = format!("{sessions:?} {}", one.public_name());
+        assert!(!shown.contains(text.expose().as_str()) && !shown.contains(&token));
     }
 }

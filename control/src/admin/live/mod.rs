@@ -55,7 +55,7 @@ async fn live(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         Err(error) => return too_many(call.parts, error),
     };
     let ended = || ApiError::new(ErrorKind::InvalidKey, "The session has ended. Sign in again.");
-    let admission = app.gate.admission(call.parts).ok_or_else(ended)?;
+    let admission = app.gate.live_admission(call.parts).ok_or_else(ended)?;
     let is_watching = key.is_some();
     let watched = key.map(|key| app.live.watch(KeyId::new(key)));
     let frames = app.live.subscribe();

@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use super::Gateway;
 use super::humans::{Person, SECRET, identity};
 use crate::admin::gate::identity::{Asserted, IdentityBoundary};
+use crate::db::ended_sessions::ENDED_MAX;
+use crate::db::engine::Db;
 use crate::routing::config::{self, Environment};
 
 const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -248,12 +250,16 @@ fn each_preset_reads_the_headers_of_its_proxy_and_leaves_none() {
 }
 
 #[test]
-fn nobody_ends_the_sessions_of_others_by_signing_in_often() {
+fn nobody_ends_the_sessions_of_others_by_signing_in_and_out_often() {
     let gateway = Gateway::with_sso();
     let lead = gateway.person("lead", "staff,llmgw-admin");
     let (cookie, _) = gateway.sign_in();
     let first = gateway.person("eve", "");
-    (0..400).for_each(|_| drop(gateway.person("eve", "")));
+    let mut last = first.clone();
+    for _ in 0..=ENDED_MAX {
+        last = gateway.person("eve", "");
+        assert_eq!(gateway.ask((Method::DELETE, "session"), &last.headers, &Value::Null).0, 204);
+    }
     assert_eq!(gateway.ask((Method::GET, "session"), &lead.headers, &Value::Null).1["administrator"], true);
     let (_, by_key, _) = gateway.call(
         Method::GET,
@@ -261,10 +267,11 @@ fn nobody_ends_the_sessions_of_others_by_signing_in_often() {
         &[("cookie", &cookie), ("sec-fetch-site", "same-origin")],
     );
     assert_eq!(by_key["administrator"], true, "{by_key}");
-    assert_eq!(
-        gateway.ask((Method::GET, "keys"), &first.headers, &Value::Null).0,
-        401,
-        "her own first one is over"
-    );
+    for (eve, which) in [(first, "began before all that she ended"), (last, "ended")] {
+        assert_eq!(gateway.ask((Method::GET, "keys"), &eve.headers, &Value::Null).0, 401, "{which}");
+    }
+    let db = Db::create(gateway.home.path().join("state/gateway.db")).unwrap();
+    let rows: u64 = db.row("SELECT count(*) FROM ended_sessions", (), |row| row.get(0)).unwrap();
+    assert_eq!(rows, ENDED_MAX + 1);
     gateway.stop();
 }

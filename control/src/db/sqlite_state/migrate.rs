@@ -38,6 +38,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0025_job_runs.sql", include_str!("migrations/0025_job_runs.sql")),
     ("0026_key_tags.sql", include_str!("migrations/0026_key_tags.sql")),
     ("0027_usage_day_by_key.sql", include_str!("migrations/0027_usage_day_by_key.sql")),
+    ("0028_ended_sessions.sql", include_str!("migrations/0028_ended_sessions.sql")),
 ];
 
 /// Returns the newest schema version that this release supports.

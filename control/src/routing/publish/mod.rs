@@ -3,6 +3,7 @@
 
 mod access;
 mod effects;
+mod ended_sessions;
 mod holder;
 mod preview;
 mod publisher;
@@ -12,6 +13,7 @@ mod routes;
 mod touched;
 
 pub(crate) use effects::{DeletedParts, EffectWarning, Effects};
+pub(crate) use ended_sessions::EndedSessions;
 pub(crate) use holder::AccessHolder;
 pub(crate) use preview::ChangePreview;
 pub(crate) use publisher::{Publisher, PublisherParams};

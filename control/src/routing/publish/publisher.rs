@@ -12,6 +12,7 @@ use shared::sanitize;
 use shared::snapshot::{Snapshot, SnapshotPublisher};
 
 use super::access::AccessHalf;
+use super::ended_sessions::EndedSessions;
 use super::preview::{AccessPreview, ChangePreview};
 use super::reload::ReloadReport;
 use super::routes::{self, LiveTokens, Routes, Signing};
@@ -19,8 +20,8 @@ use super::touched::{Touched, TouchedAccess};
 use crate::common::credential::AccessTokens;
 use crate::common::credential::oauth::RefreshSchedule;
 use crate::common::vault::VaultKeys;
-use crate::db::endpoints;
 use crate::db::engine::{Db, DbResult};
+use crate::db::{ended_sessions, endpoints};
 use crate::routing::catalog::cache::CatalogCache;
 use crate::routing::catalog::merge::Merger;
 use crate::routing::config::{Config, Environment, Routing};
@@ -53,6 +54,8 @@ pub(crate) struct Publisher {
     out: SnapshotPublisher,
     access: AccessHalf,
     routes: Routes,
+    /// The console sessions that were ended before their time.
+    ended_sessions: EndedSessions,
     /// Touched parts that are not published yet, because reading them failed.
     owed: Touched,
     /// Called when the last accepted file has been published.
@@ -92,6 +95,7 @@ impl Publisher {
             stored_keys,
             database_instances: DatabaseInstances::default(),
             view: ViewCell::default(),
+            ended_sessions: EndedSessions::default(),
             owed: Touched::NOTHING,
             report: None,
             config,
@@ -102,7 +106,8 @@ impl Publisher {
             keys,
             out,
         };
-        publisher.touch(Touched::ACCESS.and(Touched::ROUTING), db)?;
+        let ended = Touched::ended(ended_sessions::all(db, shared::clock::unix_ms())?);
+        publisher.touch(Touched::ACCESS.and(Touched::ROUTING).and(ended), db)?;
         Ok(publisher)
     }
 
@@ -136,6 +141,11 @@ impl Publisher {
         self.view.clone()
     }
 
+    /// Returns a handle to the console sessions that were ended before their time.
+    pub(crate) fn ended_sessions(&self) -> EndedSessions {
+        self.ended_sessions.clone()
+    }
+
     /// Publishes a changed file; calls `report` when it is in force.
     pub(crate) fn replace_file(&mut self, file: Routing, report: ReloadReport, db: &Db) -> DbResult<()> {
         self.file = self.stored_keys.fill(file);
@@ -149,7 +159,9 @@ impl Publisher {
         let now_ms = shared::clock::unix_ms();
         self.owed = mem::take(&mut self.owed).and(touched);
         self.owed.routing |= self.is_due(now_ms);
-        if self.owed == Touched::NOTHING {
+        // First, because this cannot fail.
+        self.ended_sessions.add(mem::take(&mut self.owed.ended_sessions), now_ms);
+        if !self.owed.is_of_snapshot() {
             return Ok(());
         }
         if let Err(error) = self.read_access(db) {

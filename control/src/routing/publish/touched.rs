@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use shared::quota::Subject;
 
+use crate::db::ended_sessions::SessionEnd;
 use crate::db::quotas::Of;
 
 /// The parts of a snapshot that a commit touched.
@@ -13,6 +14,8 @@ pub(crate) struct Touched {
     pub(crate) access: TouchedAccess,
     /// Providers, endpoints, models and prices.
     pub(crate) routing: bool,
+    /// The console sessions that the commit ended. They are complete: publishing them reads nothing.
+    pub(crate) ended_sessions: Vec<SessionEnd>,
 }
 
 /// The keys whose access may have changed.
@@ -50,10 +53,18 @@ pub(crate) struct ChangedKeys {
 }
 
 impl Touched {
-    pub(crate) const NOTHING: Self = Self { access: TouchedAccess::Nothing, routing: false };
+    pub(crate) const NOTHING: Self =
+        Self { access: TouchedAccess::Nothing, routing: false, ended_sessions: Vec::new() };
     /// Everything about keys: limits that apply to all of them, for example.
-    pub(crate) const ACCESS: Self = Self { access: TouchedAccess::All, routing: false };
-    pub(crate) const ROUTING: Self = Self { access: TouchedAccess::Nothing, routing: true };
+    pub(crate) const ACCESS: Self =
+        Self { access: TouchedAccess::All, routing: false, ended_sessions: Vec::new() };
+    pub(crate) const ROUTING: Self =
+        Self { access: TouchedAccess::Nothing, routing: true, ended_sessions: Vec::new() };
+
+    /// Marks sessions as ended.
+    pub(crate) fn ended(ended_sessions: Vec<SessionEnd>) -> Self {
+        Self { ended_sessions, ..Self::NOTHING }
+    }
 
     /// Marks the keys of a project as changed.
     pub(crate) fn project(id: &str) -> Self {
@@ -82,7 +93,7 @@ impl Touched {
 
     /// Marks some keys and quotas as changed.
     pub(crate) fn changed(changed: ChangedKeys) -> Self {
-        Self { access: TouchedAccess::Some(changed), routing: false }
+        Self { access: TouchedAccess::Some(changed), ..Self::NOTHING }
     }
 
     /// Marks the quotas with these ids as deleted, beside what `self` marks.
@@ -92,8 +103,18 @@ impl Touched {
     }
 
     /// Returns the union of both.
-    pub(crate) fn and(self, other: Self) -> Self {
-        Self { access: self.access.and(other.access), routing: self.routing || other.routing }
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.ended_sessions.extend(other.ended_sessions);
+        Self {
+            access: self.access.and(other.access),
+            routing: self.routing || other.routing,
+            ended_sessions: self.ended_sessions,
+        }
+    }
+
+    /// True if the snapshot must be built again.
+    pub(super) fn is_of_snapshot(&self) -> bool {
+        self.access != TouchedAccess::Nothing || self.routing
     }
 }
 

@@ -1,6 +1,6 @@
-//! Retention (CFG-7): deletes expired usage, usage sums, audit records, stored answers to repeated requests, and events of
-//! the outbox. The
-//! writer thread deletes in short steps with long pauses, so that neither administrators nor the data plane notice.
+//! Retention (CFG-7): deletes expired usage, usage sums, audit records, stored answers to repeated requests, events of
+//! the outbox, and what is remembered of ended sessions. The writer thread deletes in short steps with long
+//! pauses, so that neither administrators nor the data plane notice.
 //!
 //! Usage expires by whole days in UTC. Exchanges and hourly sums are deleted together, so that they always agree; daily
 //! sums are kept for [`DAYS_OF_SUMS`], so that a year can be charted. Deleting frees pages that the database file
@@ -19,7 +19,7 @@ use crate::common::background::Job;
 use crate::common::vault::VaultKeys;
 use crate::db::HOUR_MS;
 use crate::db::engine::{Db, DbResult, Transaction};
-use crate::db::{alerts, audit, idempotency, outbox};
+use crate::db::{alerts, audit, ended_sessions, idempotency, outbox};
 use crate::routing::config::Lifetimes;
 use crate::usage::gauge::{Pruning, add};
 use crate::usage::rollup::DAY_HOURS;
@@ -53,6 +53,7 @@ enum RetentionStage {
     Audit,
     Answers,
     Outbox,
+    Sessions,
 }
 
 impl RetentionPass {
@@ -180,6 +181,10 @@ impl RetentionPass {
                 let before_ms = now_ms.saturating_sub(self.outbox_days.saturating_mul(DAY_MS));
                 let deleted =
                     outbox::forget(tx, before_ms, OUTBOX_ROWS)? + alerts::forget(tx, before_ms, OUTBOX_ROWS)?;
+                (deleted == 0, RetentionStage::Sessions)
+            }
+            RetentionStage::Sessions => {
+                let deleted = ended_sessions::forget(tx, now_ms, SESSION_ROWS)?;
                 (deleted == 0, RetentionStage::Begin)
             }
         };
@@ -196,7 +201,8 @@ fn rest_before(stage: RetentionStage, held: Duration, lasted: Duration) -> Durat
         | RetentionStage::Days
         | RetentionStage::Audit
         | RetentionStage::Answers
-        | RetentionStage::Outbox => {
+        | RetentionStage::Outbox
+        | RetentionStage::Sessions => {
             let rest_max = if lasted > UNHURRIED { REST_MAX_HURRIED } else { REST_MAX };
             rest_max.min(held * REST)
         }
@@ -228,6 +234,7 @@ const BETWEEN_PASSES: Duration = Duration::from_millis(BETWEEN_PASSES_MS);
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
 const AUDIT_ROWS: u32 = 64;
 const OUTBOX_ROWS: u32 = 64;
+const SESSION_ROWS: u32 = 64;
 
 #[cfg(test)]
 mod tests {
@@ -236,6 +243,7 @@ mod tests {
     use shared::usage::{UsageEvent, UsageLog as _};
 
     use super::*;
+    use crate::db::ended_sessions::SessionEnd;
     use crate::db::quotas::{self, Counted, Of};
     use crate::usage::tests::{Process, event};
 
@@ -328,6 +336,23 @@ mod tests {
         pass(&mut RetentionPass::new(&lifetimes(30), Arc::default()), &mut process, &keys);
         assert_eq!(process.sql("SELECT CAST(sum(exchanges) AS BIGINT) FROM usage"), 3);
         assert_eq!(process.sql("SELECT CAST(sum(requests) AS BIGINT) FROM usage_hour"), 3);
+    }
+
+    #[test]
+    fn ended_sessions_are_forgotten() {
+        let home = tempfile::TempDir::new().unwrap();
+        let mut process = Process::start(home.path());
+        let key = shared::secret::Secret::new([1; 32]);
+        crate::db::key_check::make_keys(process.meter.db_mut(), &key).unwrap();
+        let keys = crate::db::key_check::open_keys(process.meter.db_mut(), &key).unwrap();
+        let (now_ms, db) = (unix_ms(), process.meter.db_mut());
+        for (name, age_ms) in [("old", 2 * DAY_MS), ("new", 0)] {
+            let end = SessionEnd::of_human(name, now_ms - age_ms);
+            ended_sessions::put(db, &end).unwrap();
+        }
+        pass(&mut RetentionPass::new(&lifetimes(30), Arc::default()), &mut process, &keys);
+        let ended = ended_sessions::all(process.meter.db_mut(), 0).unwrap();
+        assert_eq!((ended.len(), ended[0].holder.as_str()), (1, "principal/new"));
     }
 
     #[test]

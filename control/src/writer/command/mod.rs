@@ -29,6 +29,7 @@ pub(crate) mod projects;
 pub(crate) mod providers;
 pub(crate) mod quotas;
 mod refusal;
+pub(crate) mod sessions;
 pub(crate) mod sso;
 pub(crate) mod webhooks;
 

@@ -7,6 +7,7 @@ use super::members::keep_an_owner;
 use super::{Command, CommandRefusal, Done, Write, quotas};
 use crate::common::change::FieldChange;
 use crate::db::audit::AuditEntry;
+use crate::db::ended_sessions::{self, SessionEnd};
 use crate::db::ids::new_id;
 use crate::db::principals::{self, Principal};
 use crate::db::quotas::Of;
@@ -20,7 +21,7 @@ pub(crate) struct CreatePrincipal {
     pub(crate) email: Option<String>,
 }
 
-/// Changes a human's attributes.
+/// Changes a human's attributes. Ends their sessions if it disables them or sets their `sso_subject`.
 #[derive(Debug)]
 pub(crate) struct EditPrincipal {
     pub(crate) id: String,
@@ -31,7 +32,7 @@ pub(crate) struct EditPrincipal {
     pub(crate) disabled: Option<bool>,
 }
 
-/// Deletes a human with their memberships and limits. Refused while a key that is not revoked acts as them, or if a
+/// Deletes a human with their memberships and limits, and ends their sessions. Refused while a key that is not revoked acts as them, or if a
 /// project would be left without an owner.
 #[derive(Debug)]
 pub(crate) struct DeletePrincipal {
@@ -75,6 +76,8 @@ impl Command for EditPrincipal {
             .after(json!(after));
         let is_same = before.disabled == after.disabled;
         let touched = if is_same { Touched::NOTHING } else { Touched::principal(&after.id) };
+        let ends_sessions = self.disabled == Some(true) || self.sso_subject != FieldChange::Keep;
+        let touched = if ends_sessions { touched.and(end_sessions(write, &after.id)?) } else { touched };
         Ok(Done::new(&after, audit, touched)?.version(after.version))
     }
 }
@@ -109,8 +112,14 @@ impl Command for DeletePrincipal {
         let deleted =
             DeletedParts { quotas: quotas.len(), memberships: memberships.len(), ..DeletedParts::default() };
         let touched = Touched::principal(&before.id).without_quotas(quotas.into_iter().map(|quota| quota.id));
+        let touched = touched.and(end_sessions(write, &before.id)?);
         Ok(Done::without_output(audit, touched).deleting(deleted))
     }
+}
+
+/// Ends all sessions of a human.
+fn end_sessions(write: &Write<'_>, principal: &str) -> Result<Touched, CommandRefusal> {
+    Ok(Touched::ended(ended_sessions::put(write.db, &SessionEnd::of_human(principal, write.now_ms))?))
 }
 
 fn expect(write: &Write<'_>, id: &str, if_version: Option<u64>) -> Result<Principal, CommandRefusal> {

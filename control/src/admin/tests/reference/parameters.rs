@@ -195,6 +195,12 @@ static PARAMETERS: &[Parameter] = &[
     ),
     row("suggest", "q", Values::Text, "A part of the name, in any case."),
     row("", "dry_run", Values::Flag, "If true, the answer is what the write would do, and nothing is kept."),
+    row(
+        "session",
+        "everywhere",
+        Values::Flag,
+        "If true, all sessions of the same human or key end, those of a key in the header too.",
+    ),
     row("", "from", Values::Moment, "The start of the time."),
     row("", "to", Values::Moment, "The end of the time, exclusive."),
     row("outbox", "to", Values::Text, "Only deliveries to this receiver: the ID of a webhook, or `workers`."),
