@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::admin::Admin;
 use crate::support::gateway::Setup;
 use crate::support::vendor::{Browser, CLIENT_ID, Connected, ORIGIN, Vendor, form, setup};
-use crate::support::{Answer, Client, Gateway, Yaml, chat, wait};
+use crate::support::{Answer, Client, Gateway, Yaml, chat, clock, wait};
 
 /// A gateway with the provider `partner` of a human, who has not signed in.
 async fn prepared(vendor: &Vendor, change: impl FnOnce(&mut Value)) -> (Gateway, Browser, String) {
@@ -152,15 +152,66 @@ async fn a_sign_in_ends_with_the_session_that_began_it() {
 }
 
 #[tokio::test]
-async fn a_restart_ends_sign_ins_that_have_begun() {
+async fn a_sign_in_that_began_before_a_kill_is_completed_once_after_it() {
     let vendor = Vendor::start().await;
     let (gateway, browser, _) = prepared(&vendor, |_| ()).await;
     let (page, cookie) = browser.begin(&json!({})).await;
+    let callback = vendor.consent(&page);
     let gateway = gateway.restart().await;
+    let browser = browser.at(&gateway);
+    assert_eq!(shown(&gateway).await["sign_in"]["state"], "waiting");
+    let (status, text) = browser.callback(&callback, "").await;
+    assert!(status == 400 && text.contains("Another browser began this sign-in"), "{text}");
+    let both = tokio::join!(browser.callback(&callback, &cookie), browser.callback(&callback, &cookie));
+    let mut statuses = [both.0.0, both.1.0];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 400], "{both:?}");
+    assert_eq!(shown(&gateway).await["sign_in"]["state"], "connected");
+    let gateway = gateway.restart().await;
+    let (status, text) = browser.at(&gateway).callback(&callback, &cookie).await;
+    assert!(status == 400 && text.contains("completed or replaced already"), "{text}");
+    assert_eq!(vendor.forms("/token").len(), 1, "the code was sent once");
+}
+
+#[tokio::test]
+async fn a_sign_in_that_began_before_a_restart_ends_with_its_session_and_its_settings() {
+    let vendor = Vendor::start().await;
+    let (gateway, browser, _) = prepared(&vendor, |_| ()).await;
+    let (page, cookie) = browser.begin(&json!({})).await;
+    let out = browser.client.send("DELETE", "/admin/api/session", "".into()).await.unwrap();
+    assert_eq!(out.status, 204);
+    let gateway = gateway.restart().await;
+    let (status, text) = browser.at(&gateway).callback(&vendor.consent(&page), &cookie).await;
+    assert!(status == 400 && text.contains("session that began the sign-in has ended"), "{text}");
     let browser = Browser::sign_in(&gateway).await;
+    let (page, cookie) = browser.begin(&json!({})).await;
+    let elsewhere = json!({"oauth": {"token_url": "http://127.0.0.1:9/token"}});
+    Admin(gateway.client()).done("PATCH", "providers/partner", elsewhere).await;
     let (status, text) = browser.callback(&vendor.consent(&page), &cookie).await;
-    assert!(status == 400 && text.contains("gateway was restarted"), "{text}");
-    browser.connect(&vendor, &json!({})).await;
+    assert!(status == 400 && text.contains("settings of the provider were changed"), "{text}");
+    let gateway = gateway.restart().await;
+    let error = shown(&gateway).await["sign_in"]["last_error"].clone();
+    assert!(error["message"].as_str().unwrap().contains("settings of the provider"), "kept: {error}");
+    assert_eq!(vendor.server.requests().len(), 0, "no code was sent");
+}
+
+#[tokio::test]
+async fn a_sign_in_that_expires_while_the_gateway_is_down_is_over() {
+    let noon = 1_780_317_000;
+    let Some(environment) = clock::at(noon) else { return };
+    let vendor = Vendor::start().await;
+    let gateway = setup(&Yaml::new()).with_clock(environment).start().await;
+    let admin = Admin(gateway.client());
+    let ada = admin.create("principals", json!({"name": "Ada"})).await;
+    admin.done("POST", "providers", vendor.provider(&ada)).await;
+    let browser = Browser::sign_in(&gateway).await;
+    let (page, cookie) = browser.begin(&json!({})).await;
+    let gateway = gateway.kill().await.with_clock(clock::at(noon + 601).unwrap()).start().await;
+    let (status, text) = browser.at(&gateway).callback(&vendor.consent(&page), &cookie).await;
+    assert!(status == 400 && text.contains("has expired"), "{text}");
+    let sign_in = shown(&gateway).await["sign_in"].clone();
+    assert_eq!(sign_in["state"], "none");
+    assert!(sign_in["last_error"]["message"].as_str().unwrap().contains("no consent in time"), "{sign_in}");
 }
 
 #[tokio::test]
@@ -227,6 +278,29 @@ async fn a_sign_in_on_another_device_needs_no_browser() {
     wait::eventually("the sign-in", async || (shown(&gateway).await["state"] == "ready").then_some(())).await;
     assert_eq!(shown(&gateway).await["sign_in"]["state"], "connected");
     assert_eq!(vendor.forms("/device")[0]["client_id"], CLIENT_ID);
+}
+
+#[tokio::test]
+async fn a_sign_in_on_another_device_goes_on_after_a_kill() {
+    let vendor = Vendor::start().await;
+    let device = format!("http://{}/device", vendor.server.address());
+    let (gateway, _, _) = prepared(&vendor, |provider| {
+        provider["oauth"]["device_authorization_url"] = json!(device);
+    })
+    .await;
+    let start = "providers/partner/oauth/start";
+    Admin(gateway.client()).done("POST", start, json!({"method": "device"})).await;
+    let gateway = gateway.restart().await;
+    let asked = vendor.forms("/token").len();
+    wait::eventually("a question of the new process", async || {
+        (vendor.forms("/token").len() > asked).then_some(())
+    })
+    .await;
+    vendor.approve_device();
+    wait::eventually("the sign-in", async || (shown(&gateway).await["state"] == "ready").then_some(())).await;
+    let db = rusqlite::Connection::open(gateway.state().join("gateway.db")).unwrap();
+    let rows: i64 = db.query_row("SELECT count(*) FROM sign_in_flows", [], |row| row.get(0)).unwrap();
+    assert_eq!(rows, 0);
 }
 
 #[tokio::test]

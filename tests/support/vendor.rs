@@ -257,6 +257,11 @@ impl Browser {
         Self { client, address: gateway.address() }
     }
 
+    /// Returns the browser at the gateway after a restart.
+    pub(crate) fn at(&self, gateway: &Gateway) -> Self {
+        Self::of(self.client.clone().at(gateway.address()), gateway)
+    }
+
     /// Begins a sign-in; returns the consent page and the cookie for the callback.
     pub(crate) async fn begin(&self, body: &Value) -> (String, String) {
         let answer = self.client.post("/admin/api/providers/partner/oauth/start", body.to_string()).await;

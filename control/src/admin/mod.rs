@@ -103,7 +103,7 @@ use crate::routing::catalog::cache::CatalogCache;
 use crate::routing::catalog::test_completion::TIME_MAX;
 use crate::routing::config::{Config, OAUTH_CALLBACK};
 use crate::routing::connection::ViewCell;
-use crate::routing::publish::StatusCell;
+use crate::routing::publish::{BegunSignIns, StatusCell};
 use crate::state::affinity_file::AffinityFile;
 use crate::state::log_lines::LogLines;
 use crate::usage::journal::Journal;
@@ -144,8 +144,8 @@ pub(crate) struct App {
     pub(crate) tokens: AccessTokens,
     /// The refreshes of OAuth sign-ins.
     pub(crate) refreshes: RefreshSchedule,
-    /// OAuth sign-ins that humans have begun.
-    pub(crate) sign_ins: Arc<oauth::SignInFlows>,
+    /// OAuth sign-ins that have begun or failed.
+    pub(crate) sign_ins: BegunSignIns,
     pub(crate) reload: StatusCell,
     pub(crate) warnings: Vec<String>,
     /// The destinations of the log.

@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
 use shared::id::{KeyId, PrincipalId};
 
 /// The identity and address behind a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Actor {
     pub(crate) who: Who,
     /// The client's address; `None` for the gateway itself.
@@ -22,7 +23,8 @@ impl Actor {
 }
 
 /// The identity behind a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Who {
     /// The holder of a static key, by the key's id.
     Administrator(KeyId),

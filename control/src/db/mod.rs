@@ -36,6 +36,7 @@ pub(crate) mod readers;
 pub(crate) mod sealed;
 pub(crate) mod search;
 pub(crate) mod setup;
+pub(crate) mod sign_in_flows;
 pub(crate) mod sqlite_state;
 pub(crate) mod telemetry;
 pub(crate) mod telemetry_targets;

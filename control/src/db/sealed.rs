@@ -65,6 +65,12 @@ pub(crate) const SEALED: &[SealedColumn] = &[
         select: "SELECT provider AS id, tokens AS value FROM oauth_connections WHERE tokens IS NOT NULL",
     },
     SealedColumn {
+        table: "sign_in_flows",
+        column: "flow",
+        id: "id",
+        select: "SELECT id, flow AS value FROM sign_in_flows WHERE flow IS NOT NULL",
+    },
+    SealedColumn {
         table: "webhooks",
         column: "url",
         id: "id",

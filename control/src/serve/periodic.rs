@@ -6,8 +6,8 @@ use std::time::Duration;
 use shared::alarm::Alarm;
 use tokio::task::JoinHandle;
 
-use crate::admin::App;
 use crate::admin::backups::jobs::{Rehearsals, ScheduledBackups};
+use crate::admin::{App, oauth};
 use crate::common::background::{JobTasks, Jobs};
 use crate::common::credential::TokenRenewer;
 use crate::db::jobs::put;
@@ -27,6 +27,7 @@ use crate::writer::WriterHandle;
 /// Starts the tasks.
 pub(crate) fn start(app: &Arc<App>, alarm: &Alarm) -> Vec<JoinHandle<()>> {
     let recorded = Arc::clone(app);
+    tokio::spawn(oauth::resume(Arc::clone(app)));
     let vital = [
         spawn_vital(alarm, "the renewal of access tokens", renewer(app).run()),
         spawn_vital(alarm, "the refresh of OAuth sign-ins", refresher(app).run()),

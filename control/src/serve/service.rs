@@ -148,7 +148,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let publisher = first_snapshot(publisher, &mut meter).map_err(io::Error::other)?;
     let (readers, reader_threads) = Readers::start(&files, &params.alarm).map_err(io::Error::other)?;
     let checkpoints = Checkpoints::start(files.clone(), &params.alarm)?;
-    let (view, ended) = (publisher.view(), publisher.ended_sessions());
+    let (view, sign_ins, ended) = (publisher.view(), publisher.sign_ins(), publisher.ended_sessions());
     let outgoing = OutgoingWork { otlp: Arc::default(), refreshes: publisher.refreshes() };
     let (recent, metrics) = (Arc::clone(meter.recent()), Arc::clone(meter.metrics()));
     let minutes = Arc::clone(meter.minutes());
@@ -178,7 +178,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         catalog,
         tokens,
         refreshes: outgoing.refreshes.clone(),
-        sign_ins: Arc::default(),
+        sign_ins,
         reload: reloader.status(),
         warnings: params.warnings,
         log_lines: params.log_lines,

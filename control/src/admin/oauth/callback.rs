@@ -2,21 +2,22 @@
 //! that began the sign-in reads its result from the API.
 //!
 //! The request is not authenticated: `state` and the cookie of the flow admit it, and the session that began the flow
-//! must still be open.
+//! must still be open. A flow is taken before its code is exchanged, so a repeated callback sends no code.
 
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, REFERRER_POLICY};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
-use shared::clock::monotonic_ms;
+use shared::clock::unix_ms;
 use shared::port::{Body, full};
 use shared::sanitize::diagnostic;
 use shared::secret::Secret;
 
 use super::super::query::Query;
 use super::super::{ApiError, App, RequestId};
-use super::completion::Completion;
-use super::flows::{BrowserFlow, NoFlow, SignIn};
-use crate::common::credential::oauth::{TokenSet, plain};
+use super::completion::{Completion, Granted};
+use super::flows::{BrowserFlow, FlowWay, NoFlow, SignIn, id_of, opened};
+use crate::common::credential::oauth::plain;
+use crate::db::sign_in_flows;
 
 /// The parameters of a redirect (RFC 6749 section 4.1.2, RFC 9207 section 2). Others are ignored.
 struct Redirect {
@@ -34,17 +35,16 @@ pub(in crate::admin) async fn callback(app: &App, parts: &Parts) -> Result<Respo
     let Some(redirect) = redirect(parts.uri.query().unwrap_or_default()) else {
         return page(StatusCode::BAD_REQUEST, FAILED, "The address of this page is incomplete or damaged.");
     };
-    let cookie_of = |name: &str| cookie_called(parts, name);
-    let flow = match app.sign_ins.take(&app.keys, monotonic_ms(), &redirect.state, cookie_of) {
-        Ok(flow) => flow,
+    let completion = Completion::of(app);
+    let taken = match taken(app, &completion, parts, &redirect.state).await? {
+        Ok(taken) => taken,
         Err(why) => return page(StatusCode::BAD_REQUEST, FAILED, no_flow(why)),
     };
-    let BrowserFlow { mut sign_in, redirect_uri, verifier } = flow;
+    let (mut sign_in, flow) = taken;
     sign_in.actor.request_id = RequestId::of(&parts.headers).text();
-    let completion = Completion::of(app);
-    let tokens = tokens(&completion, &sign_in, redirect, (&redirect_uri, &verifier)).await;
+    let granted = tokens(&completion, &sign_in, redirect, &flow).await;
     let provider = sign_in.provider.clone();
-    match completion.complete(sign_in, tokens).await {
+    match completion.complete(sign_in, granted).await {
         Ok(account) => {
             let account = account.as_deref().map(|account| format!(" as {account}")).unwrap_or_default();
             let text = format!("The provider {provider} is connected{account}. You can close this page.");
@@ -58,15 +58,42 @@ pub(in crate::admin) async fn callback(app: &App, parts: &Parts) -> Result<Respo
     }
 }
 
+/// Takes the flow of `state`, if the request carries the cookie of the browser that began it. A callback of another browser
+/// does not end the flow.
+async fn taken(
+    app: &App,
+    completion: &Completion,
+    parts: &Parts,
+    state: &str,
+) -> Result<Result<(SignIn, BrowserFlow), NoFlow>, ApiError> {
+    let id = match id_of(&app.keys, state) {
+        Ok(id) => id,
+        Err(why) => return Ok(Err(why)),
+    };
+    let wanted = id.clone();
+    let row = app.readers.ask(move |db| sign_in_flows::find(db, &wanted)).await?;
+    let Some(row) = row.filter(|row| row.ends_at_ms > unix_ms()) else { return Ok(Err(NoFlow::Over)) };
+    let (sign_in, flow) = match opened(&app.keys, row) {
+        Some((sign_in, FlowWay::Browser(flow))) => (sign_in, flow),
+        Some((_, FlowWay::Device(_))) => return Ok(Err(NoFlow::Forged)),
+        None => return Ok(Err(NoFlow::Over)),
+    };
+    if let Err(why) = flow.check_browser(&id, |name| cookie_called(parts, name)) {
+        return Ok(Err(why));
+    }
+    Ok(if completion.take(&sign_in).await? { Ok((sign_in, flow)) } else { Err(NoFlow::Over) })
+}
+
 /// Exchanges the code for tokens, or returns the reason of the failure.
 async fn tokens(
     completion: &Completion,
     sign_in: &SignIn,
     redirect: Redirect,
-    (redirect_uri, verifier): (&str, &Secret<String>),
-) -> Result<TokenSet, String> {
+    BrowserFlow { redirect_uri, verifier, .. }: &BrowserFlow,
+) -> Result<Granted, String> {
     completion.still_admitted(sign_in)?;
-    if let Some(expected) = sign_in.issuer.settings().and_then(|settings| settings.issuer.as_ref())
+    let issuer = completion.issuer(sign_in)?;
+    if let Some(expected) = issuer.settings().and_then(|settings| settings.issuer.as_ref())
         && redirect.issuer.as_ref() != Some(expected)
     {
         return Err("the answer came from another issuer than oauth.issuer".to_owned());
@@ -75,10 +102,12 @@ async fn tokens(
         return Err(format!("the vendor answered {error}"));
     }
     let code = redirect.code.ok_or("the vendor sent no code")?;
-    let request = sign_in.issuer.code_request(&code, verifier, redirect_uri);
+    let request = issuer.code_request(&code, verifier, redirect_uri);
     let sent = [code.expose().as_str(), verifier.expose(), &redirect.state];
-    let tokens = completion.vendor.tokens(request, &sent).await;
-    tokens.map_err(|failure| format!("the token address failed: {}", failure.text()))
+    match completion.vendor.tokens(request, &sent).await {
+        Ok(tokens) => Ok(Granted { tokens, issuer }),
+        Err(failure) => Err(format!("the token address failed: {}", failure.text())),
+    }
 }
 
 /// Reads the parameters. `None` if one occurs twice (RFC 6749 section 3.1), or if `state` is missing.
@@ -100,8 +129,7 @@ fn no_flow(why: NoFlow) -> &'static str {
     match why {
         NoFlow::Forged => "The gateway did not begin this sign-in.",
         NoFlow::Over => {
-            "This sign-in was completed or replaced already, has expired, or the gateway was restarted. Connect the \
-             provider again."
+            "This sign-in was completed or replaced already, or has expired. Connect the provider again."
         }
         NoFlow::Stolen => "Another browser began this sign-in. Use the browser in which you pressed Connect.",
     }

@@ -7,20 +7,21 @@ mod device;
 mod flows;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::header::{ORIGIN, SET_COOKIE};
-use http::{HeaderValue, Method, Response};
+use http::{HeaderValue, Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
-use shared::clock::{monotonic_ms, unix_ms};
+use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
 pub(super) use self::callback::callback;
 use self::completion::Completion;
+pub(crate) use self::device::resume;
 use self::device::wait_for_consent;
-pub(crate) use self::flows::SignInFlows;
-use self::flows::{BrowserFlow, FLOW_TIME_MAX, FlowTickets, SignIn, random_text};
+use self::flows::{
+    BrowserFlow, DeviceFlow, FLOW_TIME_MAX, FlowTickets, FlowWay, SignIn, new_id, random_text, sealed,
+};
 use super::gate::key_in_header;
 use super::query::choose;
 use super::{ApiError, App, Call, Route, json, route_of};
@@ -28,12 +29,12 @@ use crate::admin::permission::Permission;
 use crate::common::credential::oauth::{
     Consent, NO_CLIENT, NO_SETTINGS, TokenFailure, TokenIssuer, challenge,
 };
-use crate::db::audit::AuditEntry;
 use crate::db::principals;
 use crate::jobs::oauth::Vendor;
 use crate::routing::config::{ConnectionAuth, OAUTH_CALLBACK, Provider};
 use crate::routing::connection::{ProviderConnection, ProviderStanding, ShownSignIn, SignInError};
 use crate::writer::command::oauth::ForgetSignIn;
+use crate::writer::command::sign_in_flows::{BeginSignIn, CancelSignIn};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::POST, "providers/{}/oauth/start", |call| Box::pin(start(call)))
@@ -100,79 +101,87 @@ async fn start(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let owner = owner_of(&call, &provider, owner).await?;
     let admission = call.app.gate.admission(call.parts);
     let sign_in = SignIn {
+        id: new_id().map_err(|_| no_randomness())?,
         provider: provider.id.to_string(),
-        owner: owner.clone(),
+        owner,
         binding: issuer.binding(provider.origin.as_ref()),
-        issuer: Arc::clone(issuer),
         admission: admission
             .ok_or_else(|| ApiError::new(ErrorKind::InvalidKey, "The session has ended. Sign in again."))?,
         actor: call.actor.clone(),
     };
-    let begun = AuditEntry::done("provider.connect_begin", "provider", provider.id.as_str());
-    let begun = begun.after(serde_json::json!({"owner": owner}));
     if is_device {
-        let started = on_device(&call, sign_in).await?;
-        call.record(begun).await?;
-        return json(&started);
+        return json(&on_device(&call, sign_in, issuer).await?);
     }
-    let (started, cookie) = in_browser(&call, sign_in).await?;
-    call.record(begun).await?;
+    let (started, cookie) = in_browser(&call, sign_in, issuer).await?;
     let mut response = json(&started)?;
     response.headers_mut().insert(SET_COOKIE, cookie);
     Ok(response)
 }
 
 /// Begins a sign-in in the browser that sent the request, and returns the cookie that binds it to that browser.
-async fn in_browser(call: &Call<'_>, sign_in: SignIn) -> Result<(StartedSignIn, HeaderValue), ApiError> {
-    if let Some(lacks) = lacks(call.app, &sign_in.issuer) {
+async fn in_browser(
+    call: &Call<'_>,
+    sign_in: SignIn,
+    issuer: &TokenIssuer,
+) -> Result<(StartedSignIn, HeaderValue), ApiError> {
+    if let Some(lacks) = lacks(call.app, issuer) {
         return Err(conflict(lacks));
     }
     let redirect_uri = call.app.config.partner.redirect_uri().unwrap_or_default();
     opened_at_the_public_origin(call, &redirect_uri)?;
     let verifier = random_text().map_err(|_| no_randomness())?;
-    let (challenge, issuer) = (challenge(verifier.expose()), Arc::clone(&sign_in.issuer));
-    let flow = BrowserFlow { sign_in, redirect_uri: redirect_uri.clone(), verifier };
-    let tickets =
-        call.app.sign_ins.begin(&call.app.keys, monotonic_ms(), flow).map_err(|_| no_randomness())?;
+    let challenge = challenge(verifier.expose());
+    let tickets = FlowTickets::new(&call.app.keys, &sign_in.id).map_err(|_| no_randomness())?;
     let consent = Consent { redirect_uri: &redirect_uri, state: &tickets.state, challenge: &challenge };
-    let page = Vendor::new(&call.app.http).consent_page(&issuer, &consent).await;
-    let authorize_url = page.map_err(|failure| {
-        call.app.sign_ins.end(&tickets.id);
-        not_begun("consent page", &failure)
-    })?;
+    let page = Vendor::new(&call.app.http).consent_page(issuer, &consent).await;
+    let authorize_url = page.map_err(|failure| not_begun("consent page", &failure))?;
     let cookie = cookie(&tickets, redirect_uri.starts_with("https://"))?;
-    let redirect_uri = Some(redirect_uri);
+    let way = FlowWay::Browser(BrowserFlow {
+        cookie: tickets.cookie_hash(),
+        redirect_uri: redirect_uri.clone(),
+        verifier,
+    });
     let expires_at_ms = in_future(FLOW_TIME_MAX.as_secs());
+    begin(call, &sign_in, &way, expires_at_ms).await?;
+    let redirect_uri = Some(redirect_uri);
     Ok((StartedSignIn { authorize_url, user_code: None, redirect_uri, expires_at_ms }, cookie))
 }
 
 /// Begins a sign-in on another device.
-async fn on_device(call: &Call<'_>, sign_in: SignIn) -> Result<StartedSignIn, ApiError> {
+async fn on_device(
+    call: &Call<'_>,
+    sign_in: SignIn,
+    issuer: &TokenIssuer,
+) -> Result<StartedSignIn, ApiError> {
     let completion = Completion::of(call.app);
-    let device = match completion.vendor.device_code(&sign_in.issuer).await {
+    let device = match completion.vendor.device_code(issuer).await {
         None => return Err(conflict("oauth.device_authorization_url is not set.".to_owned())),
         Some(Err(failure)) => return Err(not_begun("device code", &failure)),
         Some(Ok(device)) => device,
     };
-    let page = device.verification_uri_complete.as_ref().unwrap_or(&device.verification_uri);
-    let started = StartedSignIn {
-        authorize_url: page.clone(),
-        user_code: Some(device.user_code.clone()),
-        redirect_uri: None,
-        expires_at_ms: in_future(device.life_s),
-    };
-    let (provider, life) = (sign_in.provider.clone(), Duration::from_secs(device.life_s));
-    let task = |id| tokio::spawn(wait_for_consent(completion, sign_in, device, id)).abort_handle();
-    let begun = call.app.sign_ins.begin_device(&provider, monotonic_ms(), life, task);
-    begun.map(|()| started).map_err(|_| no_randomness())
+    let page = device.verification_uri_complete.unwrap_or(device.verification_uri);
+    let expires_at_ms = in_future(device.life_s);
+    let flow = || DeviceFlow { device_code: device.device_code.clone(), interval_s: device.interval_s };
+    begin(call, &sign_in, &FlowWay::Device(flow()), expires_at_ms).await?;
+    tokio::spawn(wait_for_consent(completion, sign_in, flow(), expires_at_ms));
+    let (authorize_url, user_code) = (page, Some(device.user_code));
+    Ok(StartedSignIn { authorize_url, user_code, redirect_uri: None, expires_at_ms })
+}
+
+/// Stores a sign-in that has begun, in place of an earlier one of its provider.
+async fn begin(call: &Call<'_>, sign_in: &SignIn, way: &FlowWay, expires_at_ms: u64) -> Result<(), ApiError> {
+    let row = sealed(&call.app.keys, sign_in, way, expires_at_ms).map_err(|_| no_randomness())?;
+    call.write(StatusCode::OK, BeginSignIn { row, owner: sign_in.owner.clone() }, None).await?;
+    Ok(())
 }
 
 async fn disconnect(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let provider = connectable(&call)?;
-    call.app.sign_ins.cancel(provider.id.as_str());
+    let cancel = CancelSignIn { provider: provider.id.to_string() };
+    call.write(StatusCode::NO_CONTENT, cancel, None).await?;
     let forget = ForgetSignIn { provider: provider.id.to_string() };
-    call.execute_each_time(http::StatusCode::NO_CONTENT, forget).await?;
+    call.execute_each_time(StatusCode::NO_CONTENT, forget).await?;
     let revoked = revoke(call.app, &provider).await;
     json(&Disconnected { revoked: revoked.as_ref().map(Result::is_ok), error: revoked.and_then(Result::err) })
 }
@@ -193,10 +202,10 @@ pub(super) fn sign_in(app: &App, provider: &Provider) -> Option<ShownSignIn> {
         shown.state = "expiring";
         shown.last_error = Some(SignInError::of(trouble));
     }
-    if let Some(failure) = app.sign_ins.failure(id, monotonic_ms()) {
+    if let Some(failure) = app.sign_ins.failure(id, unix_ms()) {
         shown.last_error = Some(SignInError::of(failure));
     }
-    if app.sign_ins.is_waiting(id, monotonic_ms()) {
+    if app.sign_ins.is_waiting(id, unix_ms()) {
         shown.state = "waiting";
     }
     shown.redirect_uri = app.config.partner.redirect_uri();

@@ -2,6 +2,7 @@
 //! (policies, static keys, server options) stay as they were at start-up.
 
 mod access;
+mod begun_sign_ins;
 mod effects;
 mod ended_sessions;
 mod holder;
@@ -12,6 +13,7 @@ mod reload;
 mod routes;
 mod touched;
 
+pub(crate) use begun_sign_ins::BegunSignIns;
 pub(crate) use effects::{DeletedParts, EffectWarning, Effects};
 pub(crate) use ended_sessions::EndedSessions;
 pub(crate) use holder::AccessHolder;

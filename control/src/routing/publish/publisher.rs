@@ -12,6 +12,7 @@ use shared::sanitize;
 use shared::snapshot::{Snapshot, SnapshotPublisher};
 
 use super::access::AccessHalf;
+use super::begun_sign_ins::BegunSignIns;
 use super::ended_sessions::EndedSessions;
 use super::preview::{AccessPreview, ChangePreview};
 use super::reload::ReloadReport;
@@ -56,6 +57,8 @@ pub(crate) struct Publisher {
     routes: Routes,
     /// The console sessions that were ended before their time.
     ended_sessions: EndedSessions,
+    /// The sign-ins at vendors that have begun or failed.
+    sign_ins: BegunSignIns,
     /// Touched parts that are not published yet, because reading them failed.
     owed: Touched,
     /// Called when the last accepted file has been published.
@@ -96,6 +99,7 @@ impl Publisher {
             database_instances: DatabaseInstances::default(),
             view: ViewCell::default(),
             ended_sessions: EndedSessions::default(),
+            sign_ins: BegunSignIns::default(),
             owed: Touched::NOTHING,
             report: None,
             config,
@@ -107,7 +111,7 @@ impl Publisher {
             out,
         };
         let ended = Touched::ended(ended_sessions::all(db, shared::clock::unix_ms())?);
-        publisher.touch(Touched::ACCESS.and(Touched::ROUTING).and(ended), db)?;
+        publisher.touch(Touched::ACCESS.and(Touched::ROUTING).and(Touched::SIGN_INS).and(ended), db)?;
         Ok(publisher)
     }
 
@@ -146,6 +150,11 @@ impl Publisher {
         self.ended_sessions.clone()
     }
 
+    /// Returns a handle to the sign-ins at vendors that have begun or failed.
+    pub(crate) fn sign_ins(&self) -> BegunSignIns {
+        self.sign_ins.clone()
+    }
+
     /// Publishes a changed file; calls `report` when it is in force.
     pub(crate) fn replace_file(&mut self, file: Routing, report: ReloadReport, db: &Db) -> DbResult<()> {
         self.file = self.stored_keys.fill(file);
@@ -161,6 +170,10 @@ impl Publisher {
         self.owed.routing |= self.is_due(now_ms);
         // First, because this cannot fail.
         self.ended_sessions.add(mem::take(&mut self.owed.ended_sessions), now_ms);
+        if self.owed.sign_ins {
+            self.sign_ins.reread(db)?;
+            self.owed.sign_ins = false;
+        }
         if !self.owed.is_of_snapshot() {
             return Ok(());
         }

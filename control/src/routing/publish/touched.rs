@@ -16,6 +16,8 @@ pub(crate) struct Touched {
     pub(crate) routing: bool,
     /// The console sessions that the commit ended. They are complete: publishing them reads nothing.
     pub(crate) ended_sessions: Vec<SessionEnd>,
+    /// The sign-ins at vendors that have begun or failed.
+    pub(crate) sign_ins: bool,
 }
 
 /// The keys whose access may have changed.
@@ -54,12 +56,15 @@ pub(crate) struct ChangedKeys {
 
 impl Touched {
     pub(crate) const NOTHING: Self =
-        Self { access: TouchedAccess::Nothing, routing: false, ended_sessions: Vec::new() };
+        Self { access: TouchedAccess::Nothing, routing: false, ended_sessions: Vec::new(), sign_ins: false };
     /// Everything about keys: limits that apply to all of them, for example.
     pub(crate) const ACCESS: Self =
-        Self { access: TouchedAccess::All, routing: false, ended_sessions: Vec::new() };
+        Self { access: TouchedAccess::All, routing: false, ended_sessions: Vec::new(), sign_ins: false };
     pub(crate) const ROUTING: Self =
-        Self { access: TouchedAccess::Nothing, routing: true, ended_sessions: Vec::new() };
+        Self { access: TouchedAccess::Nothing, routing: true, ended_sessions: Vec::new(), sign_ins: false };
+    /// The sign-ins at vendors that have begun or failed.
+    pub(crate) const SIGN_INS: Self =
+        Self { access: TouchedAccess::Nothing, routing: false, ended_sessions: Vec::new(), sign_ins: true };
 
     /// Marks sessions as ended.
     pub(crate) fn ended(ended_sessions: Vec<SessionEnd>) -> Self {
@@ -109,6 +114,7 @@ impl Touched {
             access: self.access.and(other.access),
             routing: self.routing || other.routing,
             ended_sessions: self.ended_sessions,
+            sign_ins: self.sign_ins || other.sign_ins,
         }
     }
 

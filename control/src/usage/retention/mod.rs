@@ -1,5 +1,5 @@
 //! Retention (CFG-7): deletes expired usage, usage sums, audit records, stored answers to repeated requests, events of
-//! the outbox, and what is remembered of ended sessions. The writer thread deletes in short steps with long
+//! the outbox, and what is remembered of ended sessions and sign-ins. The writer thread deletes in short steps with long
 //! pauses, so that neither administrators nor the data plane notice.
 //!
 //! Usage expires by whole days in UTC. Exchanges and hourly sums are deleted together, so that they always agree; daily
@@ -19,7 +19,7 @@ use crate::common::background::Job;
 use crate::common::vault::VaultKeys;
 use crate::db::HOUR_MS;
 use crate::db::engine::{Db, DbResult, Transaction};
-use crate::db::{alerts, audit, ended_sessions, idempotency, outbox};
+use crate::db::{alerts, audit, ended_sessions, idempotency, outbox, sign_in_flows};
 use crate::routing::config::Lifetimes;
 use crate::usage::gauge::{Pruning, add};
 use crate::usage::rollup::DAY_HOURS;
@@ -184,7 +184,9 @@ impl RetentionPass {
                 (deleted == 0, RetentionStage::Sessions)
             }
             RetentionStage::Sessions => {
-                let deleted = ended_sessions::forget(tx, now_ms, SESSION_ROWS)?;
+                let failed_before_ms = now_ms.saturating_sub(sign_in_flows::FAILURE_KEPT_MS);
+                let deleted = ended_sessions::forget(tx, now_ms, SESSION_ROWS)?
+                    + sign_in_flows::forget(tx, failed_before_ms, SESSION_ROWS)?;
                 (deleted == 0, RetentionStage::Begin)
             }
         };
@@ -339,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn ended_sessions_are_forgotten() {
+    fn ended_sessions_and_failed_sign_ins_are_forgotten() {
         let home = tempfile::TempDir::new().unwrap();
         let mut process = Process::start(home.path());
         let key = shared::secret::Secret::new([1; 32]);
@@ -349,10 +351,14 @@ mod tests {
         for (name, age_ms) in [("old", 2 * DAY_MS), ("new", 0)] {
             let end = SessionEnd::of_human(name, now_ms - age_ms);
             ended_sessions::put(db, &end).unwrap();
+            sign_in_flows::fail(db, (name, name), now_ms - age_ms, "denied").unwrap();
         }
         pass(&mut RetentionPass::new(&lifetimes(30), Arc::default()), &mut process, &keys);
-        let ended = ended_sessions::all(process.meter.db_mut(), 0).unwrap();
+        let db = process.meter.db_mut();
+        let ended = ended_sessions::all(db, 0).unwrap();
+        let failed = sign_in_flows::all(db).unwrap();
         assert_eq!((ended.len(), ended[0].holder.as_str()), (1, "principal/new"));
+        assert_eq!((failed.len(), failed[0].provider.as_str()), (1, "new"));
     }
 
     #[test]

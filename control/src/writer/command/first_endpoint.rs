@@ -9,6 +9,7 @@ use super::{Command, CommandRefusal, Done, Write};
 use crate::db::endpoints::{self, StoredMember};
 use crate::routing::config::{Provider, Routing};
 use crate::routing::detect::Detected;
+use crate::routing::publish::Touched;
 
 /// The name of the endpoint. No coding agent has an alias of this name.
 pub(crate) const FIRST_ENDPOINT: &str = "smart";
@@ -25,7 +26,7 @@ pub(crate) struct CreateFirstEndpoint {
 impl Command for CreateFirstEndpoint {
     fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         if exists(write, FIRST_ENDPOINT)? {
-            return Ok(Done::unrecorded());
+            return Ok(Done::unrecorded(Touched::NOTHING));
         }
         if !write.file.endpoints.is_empty() || !endpoints::all(write.db)?.is_empty() {
             return Err(CommandRefusal::conflict("There are other endpoints already."));

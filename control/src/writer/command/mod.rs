@@ -30,6 +30,7 @@ pub(crate) mod providers;
 pub(crate) mod quotas;
 mod refusal;
 pub(crate) mod sessions;
+pub(crate) mod sign_in_flows;
 pub(crate) mod sso;
 pub(crate) mod webhooks;
 
@@ -124,7 +125,7 @@ pub(crate) struct Done {
     /// The output for repeated requests, if it differs.
     kept: Option<Vec<u8>>,
     version: Option<u64>,
-    /// `None` for a step of the gateway's own work whose result has a record.
+    /// `None` for a step whose result has a record.
     audit: Option<AuditEntry>,
     /// The parts that the next snapshot must rebuild.
     touched: Touched,
@@ -147,9 +148,9 @@ impl Done {
         Self::of(Some(audit), touched)
     }
 
-    /// Creates the result of a step of the gateway's own work whose result gets a record later.
-    pub(crate) fn unrecorded() -> Self {
-        Self::of(None, Touched::NOTHING)
+    /// Creates the result of a step whose result gets a record later.
+    pub(crate) fn unrecorded(touched: Touched) -> Self {
+        Self::of(None, touched)
     }
 
     fn of(audit: Option<AuditEntry>, touched: Touched) -> Self {

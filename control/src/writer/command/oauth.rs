@@ -102,7 +102,7 @@ impl Command for BeginRefresh {
         let mut connection = expect(write, &self.provider, self.serial)?;
         connection.refresh_began_at_ms = Some(write.now_ms);
         oauth::put(write.db, write.keys, &connection)?;
-        Ok(Done::unrecorded())
+        Ok(Done::unrecorded(Touched::NOTHING))
     }
 }
 
