@@ -74,6 +74,22 @@ async fn the_catalog_survives_a_restart_and_may_be_damaged() {
     assert_eq!(catalog(&gateway.client(), "").await, ["up/kept", "up/m"]);
     assert_eq!(upstream.requests().len(), 1, "no upstream is asked for it");
 
+    // The database has it; the file is a copy that a start writes again.
+    let copy = std::fs::read(&file).unwrap();
+    let mut gateway = gateway;
+    for content in [None, Some("{\"version\": 1, \"providers\": {"), Some("{\"version\":1,\"providers\":{}}")]
+    {
+        let setup = gateway.kill().await;
+        match content {
+            Some(content) => std::fs::write(&file, content).unwrap(),
+            None => std::fs::remove_file(&file).unwrap(),
+        }
+        gateway = setup.start().await;
+        assert_eq!(catalog(&gateway.client(), "").await, ["up/kept", "up/m"], "{content:?}");
+        assert_eq!(std::fs::read(&file).unwrap(), copy, "{content:?}");
+    }
+    assert_eq!(upstream.requests().len(), 1, "still not asked");
+
     for content in ["{\"version\": 1, \"providers\": {", ""] {
         let setup = gateway_killed(&file, content).await;
         assert_eq!(catalog(&setup.client(), "").await, ["up/m"], "{content}");

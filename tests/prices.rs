@@ -46,6 +46,22 @@ async fn a_newer_price_list_is_fetched_at_the_start_and_kept() {
     feed.request(1).await;
     priced(&gateway, 1.5).await;
 
+    // The database has the list; the file is a copy.
+    let mut gateway = gateway;
+    for content in [None, Some("{")] {
+        let setup = gateway.kill().await;
+        let file = setup.state().join("prices.json");
+        match content {
+            Some(content) => std::fs::write(&file, content).unwrap(),
+            None => std::fs::remove_file(&file).unwrap(),
+        }
+        feed.then(Answer::json(503, "{}"));
+        gateway = setup.start().await;
+        priced(&gateway, 1.5).await;
+        let copy: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        assert_eq!(copy["as_of"], "2999-01-01");
+    }
+
     feed.then(list("2999-01-02", 0.75));
     priced(&gateway.restart().await, 0.75).await;
 }

@@ -200,6 +200,52 @@ async fn a_rollback_needs_a_stopped_gateway_and_an_intact_snapshot() {
     assert_eq!(version_of(&database), migrations().len() as i64);
 }
 
+#[tokio::test]
+async fn an_upgrade_imports_the_files_of_models_and_prices_once() {
+    let upstream = Upstream::start().await;
+    let models = json!({"object": "list", "data": [{"id": "listed", "object": "model"}]});
+    upstream.then(Answer::json(200, models.to_string()));
+    let mut gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    Admin(gateway.client()).done("POST", "providers/up/sync", json!({})).await;
+    gateway.signal(Signal::TERM);
+    gateway.exit().await;
+    let setup = gateway.kill().await;
+    let (catalog, prices) = (setup.state().join("catalog.json"), setup.state().join("prices.json"));
+    let files = [
+        (&catalog, std::fs::read(&catalog).unwrap()),
+        (
+            &prices,
+            json!({"as_of": "2999-01-01", "lists": {"compatible": {"listed": {"prices": {"input": 7.5}}}}})
+                .to_string()
+                .into_bytes(),
+        ),
+    ];
+    let newest = set_aside(&setup, &setup.state().join("gateway.db"));
+    put_version(&setup, &newest, 27);
+    files.iter().for_each(|(path, content)| std::fs::write(path, content).unwrap());
+
+    let mut setup = setup;
+    let mut imports = 0;
+    for round in 0..3 {
+        // Killed at once, and the files are lost.
+        let gateway = setup.start().await;
+        let rows = Admin(gateway.client()).done("GET", "catalog?provider=up", Value::Null).await;
+        let row = rows["data"].as_array().unwrap().iter().find(|row| row["id"] == "up/listed");
+        assert_eq!(row.map(|row| &row["prices"]["input"]), Some(&json!(7.5)), "round {round}: {rows}");
+        imports += gateway.log().matches("is in the database now").count();
+        setup = gateway.kill().await;
+        for (path, content) in &files {
+            assert_eq!(&std::fs::read(path).unwrap(), content, "round {round}: the copy");
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    assert_eq!(imports, 2, "each file once");
+    assert_eq!(upstream.requests().len(), 1, "no list was read again");
+    // The way back has the file that the older release reads.
+    setup.output_of(&["rollback"], 0).await;
+    assert_eq!(std::fs::read(&catalog).unwrap(), files[0].1);
+}
+
 /// Runs the command and kills it after `time`. Returns true if it had ended before, with success.
 async fn killed_after(setup: &Setup, command: &str, time: Duration) -> bool {
     let mut command = setup.command(&[command]);

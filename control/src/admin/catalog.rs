@@ -375,8 +375,9 @@ async fn sync_all(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     }
     let NoSyncBody {} = call.json()?;
     let app = call.app;
-    let catalog = Arc::clone(&app.catalog);
-    let _ = tokio::task::spawn_blocking(move || catalog.reload_prices()).await;
+    if let Err(why) = app.catalog.take_price_file().await {
+        tracing::warn!("the price list in use stays: {why}");
+    }
     let snapshot = app.snapshot.load();
     let (data, not_reached) = syncer(app).sync(with_list(&snapshot)).await;
     let read: Vec<&str> =

@@ -9,6 +9,7 @@ pub(crate) mod audit;
 pub(crate) mod audit_pages;
 pub(crate) mod chain;
 pub(crate) mod credentials;
+pub(crate) mod documents;
 pub(crate) mod ended_sessions;
 pub(crate) mod endpoints;
 pub(crate) mod engine;

@@ -153,6 +153,8 @@ mod tests {
     /// Blob columns that are not sealed, because they contain no secrets.
     const OTHERS: &[(&str, &str)] = &[
         ("audit", "mac"),
+        ("documents", "content"),
+        ("documents", "digest"),
         ("idempotency", "fingerprint"),
         ("keys", "hash"),
         ("usage", "requests"),

@@ -11,6 +11,7 @@ use shared::activity::Activity;
 use shared::adaptation::AdaptationTable;
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
+use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::port::{Exchanges, Handler, HttpClient};
 use shared::request_traces::RequestTraces;
@@ -36,12 +37,14 @@ use crate::common::credential::AccessTokens;
 use crate::common::credential::oauth::RefreshSchedule;
 use crate::common::vault::VaultKeys;
 use crate::db;
-use crate::db::engine::DbResult;
+use crate::db::documents;
+use crate::db::engine::{Db, DbResult};
 use crate::db::readers::{Readers, asking_as};
 use crate::db::sqlite_state::checkpoints::Checkpoints;
 use crate::db::sqlite_state::lock::StateLock;
 use crate::jobs::otlp::OtlpStatus;
 use crate::routing::catalog::cache::CatalogCache;
+use crate::routing::catalog::documents::DocumentStore;
 use crate::routing::config::Config;
 use crate::routing::connection::{ProviderStanding, ViewCell};
 use crate::routing::detect::Detected;
@@ -136,7 +139,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (telemetry, keeper) = telemetry.start((&config.state_dir, &keys), targets, &params.alarm)?;
     let jobs = Jobs::after(db::jobs::all(meter.db_mut()).map_err(io::Error::other)?);
     let (backups, retention) = (Backups::of(&config, &jobs), retention(&config, &journal, &jobs));
-    let (catalog, tokens) = (Arc::new(CatalogCache::load(&config.state_dir)), AccessTokens::default());
+    let (catalog, tokens) = (CatalogCache::load(&config.state_dir, meter.db_mut()), AccessTokens::default());
     let publisher = PublisherParams {
         config: Arc::clone(&config),
         keys: Arc::clone(&keys),
@@ -153,7 +156,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (recent, metrics) = (Arc::clone(meter.recent()), Arc::clone(meter.metrics()));
     let minutes = Arc::clone(meter.minutes());
     let state = WriterState { meter, publisher, keys: Arc::clone(&keys), retention };
-    let writer = Writer::start(state, &params.alarm)?;
+    let writer = start_writer(state, &catalog, &params.alarm)?;
     let reloader = reloader(params.config, writer.handle());
     let observer = Arc::new(Observer::new(&params.reader, &readers, (&journal, recent), params.activity));
     let app = App {
@@ -185,7 +188,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         build: params.build,
         asset: params.asset,
         started: Instant::now(),
-        started_at_ms: shared::clock::unix_ms(),
+        started_at_ms: unix_ms(),
         plane: params.plane,
         exchanges: params.exchanges,
         adaptations: params.adaptations,
@@ -210,6 +213,13 @@ fn first_snapshot(params: PublisherParams, meter: &mut Meter) -> DbResult<Publis
     meter.count_rest().map(|()| publisher)
 }
 
+/// Starts the writer thread, which stores the documents of `catalog` from then on.
+fn start_writer(state: WriterState, catalog: &CatalogCache, alarm: &Alarm) -> io::Result<Writer> {
+    let writer = Writer::start(state, alarm)?;
+    catalog.store_in(document_store(writer.handle()));
+    Ok(writer)
+}
+
 /// Starts the control thread. Returns its entrance, the thread, and the sender that ends it.
 fn start_thread(app: App, alarm: &Alarm) -> io::Result<(Arc<Entrance>, JoinHandle<()>, oneshot::Sender<()>)> {
     let (refusals, counter) = refusals::channel();
@@ -223,6 +233,21 @@ fn start_thread(app: App, alarm: &Alarm) -> io::Result<(Arc<Entrance>, JoinHandl
 fn gate(config: &Config, keys: &VaultKeys, ended: EndedSessions, snapshot: SnapshotReader) -> Arc<Gate> {
     let boundary = IdentityBoundary::new(config.sso.clone(), keys.derived("single sign-on secrets"));
     Arc::new(Gate::new(snapshot, Sessions::new(keys, ended), boundary, config.server.tls.is_some()))
+}
+
+/// Builds the store of the catalog and the price list.
+fn document_store(writer: WriterHandle) -> DocumentStore {
+    DocumentStore::new(move |document| {
+        let writer = writer.clone();
+        Box::pin(async move {
+            let put = move |db: &mut Db| {
+                let tx = db.transaction()?;
+                documents::put(&tx, &document, unix_ms())?;
+                tx.commit()
+            };
+            writer.run(put).await
+        })
+    })
 }
 
 /// Builds the watcher of the configuration file.

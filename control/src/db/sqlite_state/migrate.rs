@@ -40,6 +40,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0027_usage_day_by_key.sql", include_str!("migrations/0027_usage_day_by_key.sql")),
     ("0028_ended_sessions.sql", include_str!("migrations/0028_ended_sessions.sql")),
     ("0029_sign_in_flows.sql", include_str!("migrations/0029_sign_in_flows.sql")),
+    ("0030_documents.sql", include_str!("migrations/0030_documents.sql")),
 ];
 
 /// Returns the newest schema version that this release supports.

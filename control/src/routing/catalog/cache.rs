@@ -1,21 +1,25 @@
 //! The catalog in memory: the models that each instance's upstream lists, the evidence about each instance, and the
 //! merged facts. Several threads read it; the lock is only held for a lookup or a small change.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
-use std::{fs, io};
 
+use bytes::Bytes;
 use shared::hex;
 use shared::key_hash::KeyHasher;
 use shared::routing::{InstanceReach, Origin, ProviderInstance};
 
+use super::documents::{CATALOG, DocumentStore, PRICES, PRICES_FILE, open_catalog, open_prices, write_copy};
 use super::entry::CatalogEntry;
 use super::evidence::CatalogEvidence;
 use super::facts::KnownModel;
-use super::file;
+use super::file::{self, CatalogEntries};
 use super::prices::PriceList;
+use crate::db::documents::PackedDocument;
+use crate::db::engine::Db;
 use crate::routing::config::Provider;
 
 /// The catalog, shared between threads.
@@ -23,8 +27,10 @@ use crate::routing::config::Provider;
 pub(crate) struct CatalogCache {
     dir: PathBuf,
     content: Mutex<ShelfContent>,
-    /// Held while the file is written, so that the newest content is written last.
-    saving: Mutex<()>,
+    /// Stores the catalog and the price list; empty until the writer thread runs.
+    store: OnceLock<DocumentStore>,
+    /// Held while a document is stored, so that the newest content is stored last.
+    saving: tokio::sync::Mutex<()>,
 }
 
 /// Distinguishes versions of a file without reading it.
@@ -36,20 +42,31 @@ pub(crate) struct FileStamp {
 
 #[derive(Debug)]
 struct ShelfContent {
-    entries: BTreeMap<String, Arc<CatalogEntry>>,
+    entries: CatalogEntries,
     list: Arc<PriceList>,
     known: Arc<Vec<KnownModel>>,
 }
 
 impl CatalogCache {
-    /// Loads the catalog of the state directory `dir`.
-    pub(crate) fn load(dir: &Path) -> Self {
-        let content = ShelfContent {
-            entries: file::load(&dir.join(FILE)),
-            list: Arc::new(PriceList::load(&dir.join(PRICES))),
-            known: Arc::default(),
-        };
-        Self { dir: dir.to_owned(), content: Mutex::new(content), saving: Mutex::new(()) }
+    /// Loads the catalog and the price list of the state in `dir`, whose database is `db`.
+    pub(crate) fn load(dir: &Path, db: &mut Db) -> Arc<Self> {
+        Arc::new(Self::of(dir, open_catalog(db, dir), open_prices(db, dir)))
+    }
+
+    fn of(dir: &Path, entries: CatalogEntries, list: PriceList) -> Self {
+        let content = ShelfContent { entries, list: Arc::new(list), known: Arc::default() };
+        Self {
+            dir: dir.to_owned(),
+            content: Mutex::new(content),
+            store: OnceLock::new(),
+            saving: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Stores all later changes in `store`.
+    pub(crate) fn store_in(&self, store: DocumentStore) {
+        // Set once, at the start.
+        let _ = self.store.set(store);
     }
 
     /// Returns the entry of the instance called `provider`, if its models are still listed at `url`.
@@ -113,11 +130,12 @@ impl CatalogCache {
         self.lock().entries.retain(|provider, _| providers.contains(provider.as_str()));
     }
 
-    /// Writes the file. Blocks on disk I/O.
-    pub(crate) fn save(&self) -> io::Result<()> {
-        let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Stores the catalog in the database, and writes its copy.
+    pub(crate) async fn save(&self) -> Result<(), String> {
+        let _saving = self.saving.lock().await;
         let entries = self.lock().entries.clone();
-        file::save(&self.dir.join(FILE), entries)
+        let bytes = blocking(move || file::encode(entries).map_err(|error| error.to_string())).await?;
+        self.store(CATALOG, bytes.into(), self.dir.join(file::NAME)).await
     }
 
     /// Returns the price list.
@@ -125,43 +143,52 @@ impl CatalogCache {
         Arc::clone(&self.lock().list)
     }
 
-    /// Loads the price list again. Reads a file.
-    pub(crate) fn reload_prices(&self) {
-        let list = Arc::new(PriceList::load(&self.dir.join(PRICES)));
-        self.lock().list = list;
+    /// Accepts the price list in `bytes` if it is newer than the current one, stores it, writes its copy in the state
+    /// directory, and returns its date in that case.
+    pub(crate) async fn take_prices(&self, bytes: Bytes) -> Result<Option<String>, String> {
+        let text = bytes.clone();
+        let list = blocking(move || PriceList::read(&text)).await?;
+        self.take(list, bytes).await
     }
 
-    /// Accepts the price list in `bytes` if it is newer than the current one, stores it in the state directory, and
-    /// returns its date in that case. Writes a file.
-    pub(crate) fn take_prices(&self, bytes: &[u8]) -> Result<Option<String>, String> {
-        let list = PriceList::read(bytes)?;
+    /// Reads the stamp of the price list in the state directory. Returns `None` without such a file.
+    pub(crate) fn price_file(&self) -> Option<FileStamp> {
+        let found = fs::metadata(self.dir.join(PRICES_FILE)).ok()?;
+        Some(FileStamp { modified: found.modified().ok()?, bytes: found.len() })
+    }
+
+    /// Accepts the price list in the state directory if it is newer than the current one, stores it, and returns its date
+    /// in that case.
+    pub(crate) async fn take_price_file(&self) -> Result<Option<String>, String> {
+        let path = self.dir.join(PRICES_FILE);
+        match blocking(move || PriceList::of_file(&path)).await? {
+            Some((bytes, list)) => self.take(list, bytes.into()).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn take(&self, list: PriceList, bytes: Bytes) -> Result<Option<String>, String> {
+        let _saving = self.saving.lock().await;
         if list.as_of <= self.list().as_of {
             return Ok(None);
         }
-        file::replace(&self.dir.join(PRICES), bytes)
-            .map_err(|error| format!("{PRICES} cannot be written: {error}"))?;
+        self.store(PRICES, bytes, self.dir.join(PRICES_FILE)).await?;
         let as_of = list.as_of.clone();
         self.lock().list = Arc::new(list);
         Ok(Some(as_of))
     }
 
-    /// Reads the stamp of the price list in the state directory. Returns `None` without such a file.
-    pub(crate) fn price_file(&self) -> Option<FileStamp> {
-        let found = fs::metadata(self.dir.join(PRICES)).ok()?;
-        Some(FileStamp { modified: found.modified().ok()?, bytes: found.len() })
-    }
-
-    /// Accepts the price list in the state directory if it is newer than the current one, and returns its date in that
-    /// case. Reads a file.
-    pub(crate) fn take_price_file(&self) -> Result<Option<String>, String> {
-        let Some(list) = PriceList::of_file(&self.dir.join(PRICES))? else { return Ok(None) };
-        let as_of = list.as_of.clone();
-        let mut content = self.lock();
-        if as_of <= content.list.as_of {
-            return Ok(None);
-        }
-        content.list = Arc::new(list);
-        Ok(Some(as_of))
+    /// Stores a document, then its copy at `path`.
+    async fn store(&self, name: &'static str, bytes: Bytes, path: PathBuf) -> Result<(), String> {
+        let store = self.store.get().ok_or("the writer thread does not run yet")?;
+        let text = bytes.clone();
+        let pack = move || PackedDocument::new(name, &text).map_err(|error| error.to_string());
+        store.put(&blocking(pack).await?).await?;
+        blocking(move || {
+            write_copy(&path, &bytes);
+            Ok(())
+        })
+        .await
     }
 
     /// Returns every model of the published snapshot with the sources of its facts, by provider and id.
@@ -181,9 +208,9 @@ impl CatalogCache {
 
 #[cfg(test)]
 impl Default for CatalogCache {
-    /// Returns a catalog without a file.
+    /// Returns an empty catalog that is stored nowhere.
     fn default() -> Self {
-        Self::load(Path::new("/nowhere"))
+        Self::of(Path::new("/nowhere"), CatalogEntries::new(), PriceList::embedded())
     }
 }
 
@@ -218,5 +245,9 @@ fn mark(instance: &ProviderInstance, hasher: &KeyHasher) -> String {
     hex::encode(start)
 }
 
-const FILE: &str = "catalog.json";
-const PRICES: &str = "prices.json";
+/// Runs `work`, which takes time or uses files, on a thread for that.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?
+}

@@ -1,5 +1,5 @@
-//! `catalog.json` in the state directory. A sync of the catalogs restores it at any time, so a missing or broken file
-//! is treated as empty and never prevents the gateway from starting.
+//! `catalog.json` in the state directory, the copy of the catalog. A sync of the catalogs restores it at any time, so a
+//! missing or broken file is treated as empty and never prevents the gateway from starting.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,33 +17,38 @@ use crate::common::{private_file, regular_file};
 struct CatalogFileContent {
     /// The version of the file layout.
     version: u32,
-    providers: BTreeMap<String, Arc<CatalogEntry>>,
+    providers: CatalogEntries,
 }
 
-/// Loads the file at `path`. Returns an empty map if it is missing or broken.
-pub(crate) fn load(path: &Path) -> BTreeMap<String, Arc<CatalogEntry>> {
-    match read_bounded(path, BYTES_MAX) {
-        Ok(None) => BTreeMap::new(),
-        Ok(Some(bytes)) => match serde_json::from_slice::<CatalogFileContent>(&bytes) {
-            Ok(content) if content.version == VERSION => content.providers,
-            Ok(content) => broken(path, &format!("it has version {}", content.version)),
-            Err(error) => broken(path, &error.to_string()),
-        },
-        Err(error) => broken(path, &error.to_string()),
+/// The entries of a catalog, by the names of their instances.
+pub(super) type CatalogEntries = BTreeMap<String, Arc<CatalogEntry>>;
+
+/// Loads the file at `path` and returns its bytes and its entries; `None` if it is missing or broken.
+pub(super) fn load(path: &Path) -> Option<(Vec<u8>, CatalogEntries)> {
+    let read = read_bounded(path, BYTES_MAX).map_err(|error| error.to_string());
+    let loaded =
+        read.and_then(|bytes| bytes.map(|bytes| parse(&bytes).map(|entries| (bytes, entries))).transpose());
+    loaded.unwrap_or_else(|why| {
+        tracing::warn!(
+            "{} cannot be used ({why}); the next catalog sync replaces it: POST /admin/api/catalog/sync",
+            path.display()
+        );
+        None
+    })
+}
+
+/// Returns the entries of a catalog in this layout.
+pub(super) fn parse(bytes: &[u8]) -> Result<CatalogEntries, String> {
+    match serde_json::from_slice::<CatalogFileContent>(bytes) {
+        Ok(content) if content.version == VERSION => Ok(content.providers),
+        Ok(content) => Err(format!("it has version {}", content.version)),
+        Err(error) => Err(error.to_string()),
     }
 }
 
-fn broken(path: &Path, why: &str) -> BTreeMap<String, Arc<CatalogEntry>> {
-    tracing::warn!(
-        "{} cannot be used ({why}); the next catalog sync replaces it: POST /admin/api/catalog/sync",
-        path.display()
-    );
-    BTreeMap::new()
-}
-
-/// Replaces the content of the file with `entries`, atomically.
-pub(crate) fn save(path: &Path, entries: BTreeMap<String, Arc<CatalogEntry>>) -> io::Result<()> {
-    replace(path, &serde_json::to_vec(&CatalogFileContent { version: VERSION, providers: entries })?)
+/// Returns a catalog in this layout.
+pub(super) fn encode(entries: CatalogEntries) -> io::Result<Vec<u8>> {
+    Ok(serde_json::to_vec(&CatalogFileContent { version: VERSION, providers: entries })?)
 }
 
 /// Replaces the file at `path` with `bytes`, atomically. Only the owner can read it.
@@ -65,8 +70,10 @@ pub(super) fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Option<Vec
     }
 }
 
+/// The name of the file.
+pub(super) const NAME: &str = "catalog.json";
+pub(super) const BYTES_MAX: u64 = 256 << 20;
 const VERSION: u32 = 1;
-const BYTES_MAX: u64 = 256 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -78,19 +85,19 @@ mod tests {
     fn a_saved_catalog_loads_again_and_has_mode_0600() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("catalog.json");
-        assert!(load(&path).is_empty(), "no file, no catalog");
+        assert!(load(&path).is_none(), "no file, no catalog");
         let entry = CatalogEntry { url: "http://a/models".into(), ..CatalogEntry::default() };
         for provider in ["one", "two"] {
             let entries = BTreeMap::from([(provider.to_owned(), Arc::new(entry.clone()))]);
-            save(&path, entries.clone()).unwrap();
-            assert_eq!(load(&path), entries);
+            replace(&path, &encode(entries.clone()).unwrap()).unwrap();
+            assert_eq!(load(&path).unwrap().1, entries);
         }
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft stays");
     }
 
     #[test]
-    fn a_damaged_catalog_file_loads_as_an_empty_catalog() {
+    fn a_damaged_catalog_file_is_not_loaded() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("catalog.json");
         for text in [
@@ -102,12 +109,12 @@ mod tests {
             "\0\0",
         ] {
             fs::write(&path, text).unwrap();
-            assert!(load(&path).is_empty(), "{text}");
+            assert!(load(&path).is_none(), "{text}");
         }
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert!(load(&path).is_empty(), "not even a file");
-        assert!(save(&path, BTreeMap::new()).is_err(), "and saving reports it");
+        assert!(load(&path).is_none(), "not even a file");
+        assert!(replace(&path, b"{}").is_err(), "and writing reports it");
     }
 
     #[test]

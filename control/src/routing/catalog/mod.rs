@@ -1,8 +1,9 @@
-//! The known models and their facts: the upstreams' own lists, cached in `catalog.json`, the price list, overrides by
+//! The known models and their facts: the upstreams' own lists, cached in the database, the price list, overrides by
 //! administrators, and the evidence that a connection works. Unknown facts stay unknown.
 
 mod built_in;
 pub(crate) mod cache;
+pub(crate) mod documents;
 pub(crate) mod entry;
 pub(crate) mod evidence;
 pub(crate) mod facts;

@@ -62,9 +62,7 @@ impl PriceFeed {
         if !answer.status().is_success() {
             return Err(format!("it returned status {}", answer.status()));
         }
-        let (catalog, bytes) = (Arc::clone(&self.catalog), answer.into_body());
-        let taken = tokio::task::spawn_blocking(move || catalog.take_prices(&bytes)).await;
-        taken.map_err(|_| "the list could not be parsed".to_owned())?
+        self.catalog.take_prices(answer.into_body()).await
     }
 }
 

@@ -1,5 +1,5 @@
 //! Takes the price list of the file `prices.json` in the state directory when it changes, so that a list which an operator
-//! copies there needs neither a restart nor a call.
+//! copies there needs neither a restart nor a call. What was taken is in the database and survives the loss of the file.
 
 use std::sync::Arc;
 
@@ -32,7 +32,8 @@ impl PriceFile {
     async fn look(&mut self) -> Result<(), String> {
         let catalog = Arc::clone(&self.catalog);
         let stamp = tokio::task::spawn_blocking(move || catalog.price_file()).await.unwrap_or_default();
-        if stamp != self.seen.0 {
+        // After a failure again, because the list may be good and the database busy.
+        if stamp != self.seen.0 || self.seen.1.is_err() {
             self.seen = (stamp, self.take().await);
         }
         self.seen.1.clone()
@@ -40,9 +41,7 @@ impl PriceFile {
 
     /// Takes the list if it is newer than the one in use.
     async fn take(&self) -> Result<(), String> {
-        let catalog = Arc::clone(&self.catalog);
-        let taken = tokio::task::spawn_blocking(move || catalog.take_price_file()).await;
-        if let Some(as_of) = taken.map_err(|_| "the list could not be parsed".to_owned())?? {
+        if let Some(as_of) = self.catalog.take_price_file().await? {
             tracing::info!("the price list of {as_of} is in use");
             self.publication.request().await;
         }

@@ -138,12 +138,10 @@ impl Syncer<'_> {
     }
 }
 
-/// Writes `catalog.json`. A failure only means that the next start lacks the new entries.
-pub(crate) async fn save(catalog: &Arc<CatalogCache>) {
-    let catalog = Arc::clone(catalog);
-    let saved = tokio::task::spawn_blocking(move || catalog.save()).await;
-    if let Ok(Err(error)) = saved {
-        tracing::warn!("catalog.json cannot be written; a restart loses the new lists of models: {error}");
+/// Stores the catalog. A failure only means that the next start lacks the new entries.
+pub(crate) async fn save(catalog: &CatalogCache) {
+    if let Err(error) = catalog.save().await {
+        tracing::warn!("the catalog cannot be stored; a restart loses the new lists of models: {error}");
     }
 }
 

@@ -1,5 +1,5 @@
-//! The price list: the vendors' prices and a few other facts, as of a date. One list is embedded; the state directory
-//! may contain a newer one as `prices.json`.
+//! The price list: the vendors' prices and a few other facts, as of a date. One list is embedded; the database may contain
+//! a newer one.
 
 mod hours;
 
@@ -33,39 +33,19 @@ pub(crate) struct PriceList {
 }
 
 impl PriceList {
-    /// Returns the embedded list, or the one in the state directory if that is newer.
-    pub(crate) fn load(own: &Path) -> Self {
-        let embedded: Self = serde_json::from_str(EMBEDDED).unwrap_or_default();
-        let bytes = match read_bounded(own, BYTES_MAX) {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => return embedded,
-            Err(error) => {
-                tracing::warn!("{} cannot be read; the built-in price list applies: {error}", own.display());
-                return embedded;
-            }
-        };
-        match Self::read(&bytes) {
-            Ok(list) if list.as_of > embedded.as_of => list,
-            Ok(list) => {
-                let (theirs, ours) = (&list.as_of, &embedded.as_of);
-                tracing::warn!(
-                    "{} is of {theirs}; the newer built-in price list of {ours} applies",
-                    own.display()
-                );
-                embedded
-            }
-            Err(error) => {
-                tracing::warn!("{} is not a price list; the built-in one applies: {error}", own.display());
-                embedded
-            }
-        }
+    /// The limit on the bytes of a list.
+    pub(crate) const BYTES_MAX: u64 = 16 << 20;
+
+    /// Returns the list of this release.
+    pub(crate) fn embedded() -> Self {
+        serde_json::from_str(EMBEDDED).unwrap_or_default()
     }
 
-    /// Reads the list in the state directory. Returns `None` without such a file.
-    pub(crate) fn of_file(path: &Path) -> Result<Option<Self>, String> {
-        let bytes =
-            read_bounded(path, BYTES_MAX).map_err(|error| format!("prices.json cannot be read: {error}"))?;
-        let list = bytes.map(|bytes| Self::read(&bytes)).transpose();
+    /// Reads the list at `path` and returns it with its bytes. Returns `None` without such a file.
+    pub(crate) fn of_file(path: &Path) -> Result<Option<(Vec<u8>, Self)>, String> {
+        let bytes = read_bounded(path, Self::BYTES_MAX)
+            .map_err(|error| format!("prices.json cannot be read: {error}"))?;
+        let list = bytes.map(|bytes| Self::read(&bytes).map(|list| (bytes, list))).transpose();
         list.map_err(|why| format!("prices.json is not a price list: {why}"))
     }
 
@@ -129,7 +109,6 @@ const OFF_PEAK: &str = "@off-peak";
 const REGIONAL_HOSTS: &[&str] = &["us.api.openai.com", "eu.api.openai.com"];
 
 const EMBEDDED: &str = include_str!("../prices.json");
-const BYTES_MAX: u64 = 16 << 20;
 
 #[cfg(test)]
 mod golden_bills;
@@ -140,13 +119,6 @@ mod tests {
     use shared::usage::Class;
 
     use super::*;
-
-    fn list(text: &str) -> PriceList {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("prices.json");
-        std::fs::write(&file, text).unwrap();
-        PriceList::load(&file)
-    }
 
     /// Returns the rates of input, cached input and output.
     fn main_rates(prices: &Prices) -> [Option<u64>; 3] {
@@ -180,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_embedded_price_list_is_valid() {
-        let embedded = PriceList::load(Path::new("/nowhere/prices.json"));
+        let embedded = PriceList::embedded();
         assert!(embedded.as_of.parse::<jiff::civil::Date>().is_ok(), "{}", embedded.as_of);
         let entries = crate::routing::config::registry_entries().iter().map(|entry| entry.id.as_str());
         let kinds = shared::provider::KINDS.iter().map(|kind| kind.name);
@@ -225,11 +197,12 @@ mod tests {
     ];
 
     #[test]
-    fn only_a_valid_newer_price_list_replaces_the_embedded_one() {
-        let newer = r#"{"as_of":"2999-01-01","lists":{"openai":{"m":{"prices":{"input":1}}}}}"#;
-        assert_eq!(list(newer).as_of, "2999-01-01");
-        for text in [r#"{"as_of":"1999-01-01","lists":{}}"#, "{", r#"{"as_of":"2999-01-01"}"#] {
-            assert!(list(text).lists.contains_key("anthropic"), "{text}");
+    fn a_list_without_a_date_or_models_is_none() {
+        let whole = r#"{"as_of":"2999-01-01","lists":{"openai":{"m":{"prices":{"input":1}}}}}"#;
+        assert_eq!(PriceList::read(whole.as_bytes()).unwrap().as_of, "2999-01-01");
+        for text in [r#"{"as_of":"2999-01-01","lists":{}}"#, "{", r#"{"as_of":"2999-01-01"}"#] {
+            assert!(PriceList::read(text.as_bytes()).is_err(), "{text}");
         }
+        assert!(PriceList::read(whole.replace("2999-01-01", "soon").as_bytes()).is_err());
     }
 }
