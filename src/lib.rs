@@ -19,7 +19,7 @@ use control::config::{Config, OtlpTraces};
 use control::detect::Detected;
 use control::log_lines::LogLines;
 use control::{AffinityFile, Control, OpenError, OpenParams, State, regular_file};
-use dataplane::{Dataplane, Settings, tls};
+use dataplane::{AffinityParams, Dataplane, Settings, tls};
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
 use shared::request_traces::RequestTraces;
@@ -137,7 +137,11 @@ impl Gateway {
             upstream_tls,
             alarm: signals.alarm.clone(),
             capture: config.logging.bodies.then(|| state.capture()),
-            affinity_key: state.affinity_key(),
+            affinity: AffinityParams {
+                table_key: state.affinity_key(),
+                state_key: state.stored_state_key(),
+                origins: state.origins(),
+            },
         })
         .map_err(StartError::System)?;
         let affinity = Arc::new(state.keep_affinity(&config.state_dir, dataplane.kept_tables()));

@@ -17,7 +17,7 @@ use shared::key_table::AccessTable;
 use shared::operation::Dialect;
 use shared::operation_id::OperationIds;
 use shared::policy::{CircuitPolicy, ClientTimeouts, RetryPolicy};
-use shared::port::{self, Body, Insider};
+use shared::port::{self, Body, BoxFuture, Insider, LookupRefusal, StateOrigin, StateOrigins, WantedState};
 use shared::provider;
 use shared::provider::quirks::Quirks;
 use shared::routing::{EchoOptions, Endpoint, InstanceReach, Model, ProviderInstance, Target};
@@ -26,7 +26,7 @@ use shared::snapshot::{self, Snapshot};
 use shared::usage::{EndUsers, Note, UsageEvent, UsageLog};
 use tokio::sync::mpsc;
 
-use crate::{Dataplane, Params, Settings, new};
+use crate::{AffinityParams, Dataplane, Params, Settings, new};
 
 /// API key of the administrator.
 pub(crate) const ADMIN: &str = "administrator-key-of-the-tests";
@@ -35,6 +35,16 @@ pub(crate) const ADMIN: &str = "administrator-key-of-the-tests";
 pub(crate) struct Fixture {
     pub(crate) dataplane: Dataplane,
     pub(crate) events: mpsc::UnboundedReceiver<UsageEvent>,
+}
+
+/// Knows no stored state.
+#[derive(Debug)]
+pub(crate) struct NoOrigins;
+
+impl StateOrigins for NoOrigins {
+    fn find(&self, _: WantedState) -> BoxFuture<Result<StateOrigin, LookupRefusal>> {
+        Box::pin(std::future::ready(Ok(StateOrigin::Unknown)))
+    }
 }
 
 struct Log(mpsc::UnboundedSender<UsageEvent>);
@@ -134,7 +144,11 @@ impl Fixture {
             upstream_tls: crate::tls::client(None, false).unwrap(),
             alarm: Alarm::default(),
             capture: None,
-            affinity_key: Secret::new([9; 32]),
+            affinity: AffinityParams {
+                table_key: Secret::new([9; 32]),
+                state_key: Secret::new([10; 32]),
+                origins: Arc::new(NoOrigins),
+            },
         })
         .unwrap();
         Self { dataplane, events }

@@ -42,6 +42,7 @@ mod upstream;
 mod worker;
 
 pub use self::dataplane::{Dataplane, listen, new};
+pub use self::plan::response_affinity::AffinityParams;
 pub use self::process::Params;
 pub use self::settings::Settings;
 pub use wire::adapt::tables as adaptations;

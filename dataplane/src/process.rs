@@ -9,13 +9,12 @@ use shared::activity::Activity;
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
 use shared::port::{Capture, Handler};
-use shared::secret::Secret;
 use shared::snapshot::SnapshotReader;
 use shared::usage::UsageLog;
 
 use crate::memory_budget::MemoryBudget;
 use crate::metrics::Counters;
-use crate::plan::response_affinity::ResponseAffinity;
+use crate::plan::response_affinity::{AffinityParams, ResponseAffinity};
 use crate::server::body::BodyLimits;
 use crate::server::unpack::Unpackers;
 use crate::settings::Settings;
@@ -39,8 +38,8 @@ pub struct Params {
     pub alarm: Alarm,
     /// Captures the exchanges of clients; `None` captures nothing.
     pub capture: Option<Arc<dyn Capture>>,
-    /// The key of the hashes in the tables that control keeps.
-    pub affinity_key: Secret<[u8; 32]>,
+    /// What stored responses and encrypted reasoning are recognised by.
+    pub affinity: AffinityParams,
 }
 
 impl std::fmt::Debug for Params {
@@ -81,7 +80,7 @@ impl std::fmt::Debug for Process {
 impl Process {
     /// Creates the state, and returns it with the logs of the workers.
     pub(crate) fn new(params: Params) -> io::Result<(Self, Vec<Box<dyn UsageLog>>)> {
-        let Params { settings, build, snapshots, usage_logs, upstream_tls, alarm, capture, affinity_key } =
+        let Params { settings, build, snapshots, usage_logs, upstream_tls, alarm, capture, affinity } =
             params;
         let workers = usage_logs.len();
         let activity = Arc::<Activity>::default();
@@ -94,7 +93,7 @@ impl Process {
         let process = Self {
             body_limits,
             memory,
-            response_affinity: Arc::new(ResponseAffinity::new(&affinity_key)),
+            response_affinity: Arc::new(ResponseAffinity::new(affinity)),
             voices: Arc::new(Voices::new(settings.voice_folder.clone())),
             settings: Arc::new(settings),
             build,

@@ -15,6 +15,7 @@ use crate::access::Access;
 use crate::id::{ModelId, ProviderId};
 use crate::routing::{Endpoint, Target};
 use crate::running::RunningExchanges;
+use crate::usage::StateHash;
 
 /// An error that is only logged.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -77,6 +78,53 @@ pub trait KeptTables: fmt::Debug + Send + Sync {
 
     /// Adds `content`, which an earlier process returned. Returns false, and adds nothing, if it has another layout.
     fn restore(&self, content: &[u8]) -> bool;
+}
+
+/// Finds the origins of stored state that the data plane does not know itself: after a restart, or of another node. The
+/// control service implements it over its database. It is never asked about requests that refer to no stored state.
+pub trait StateOrigins: fmt::Debug + Send + Sync {
+    /// Looks an ID up once. A caller that has waited long enough drops the future.
+    fn find(&self, wanted: WantedState) -> BoxFuture<Result<StateOrigin, LookupRefusal>>;
+}
+
+/// The stored state that a request refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedState {
+    /// The caller's [owner of state](crate::usage::owner_of_state).
+    pub owner: String,
+    /// The hash of its ID.
+    pub hash: StateHash,
+    /// True if state of other owners is [`StateOrigin::Foreign`]; false if it is unknown.
+    pub tells_foreign: bool,
+}
+
+/// The origin of stored state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StateOrigin {
+    /// The state is the owner's.
+    Own {
+        /// The provider instance that created it.
+        provider: ProviderId,
+        /// The address of that instance at that time.
+        address: String,
+        /// The tokens of the response with all before it, if they are known.
+        tokens: Option<u64>,
+    },
+    /// The state is another owner's.
+    Foreign,
+    /// Nothing is known of it.
+    Unknown,
+}
+
+/// Reasons why the origin of stored state cannot be looked up now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookupRefusal {
+    /// The caller, or all callers, look up too much.
+    Busy,
+    /// Records of an earlier process, which may contain it, are not stored yet.
+    Behind,
+    /// The database did not answer.
+    Failed,
 }
 
 /// A request extension of an in-process request: the request is authorized by `access` instead of a key. A request

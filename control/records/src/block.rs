@@ -117,8 +117,16 @@ impl BlockNames {
 }
 
 impl Block {
-    /// Adds an exchange.
+    /// Adds an exchange, without its stored state.
     pub fn push(&mut self, record: &Record<'_>, trace: Trace<'_>) -> Pushed<'_> {
+        if record.stored_state.is_some() {
+            let bare = Record { stored_state: None, ..record.clone() };
+            return self.push_bare(&bare, trace);
+        }
+        self.push_bare(record, trace)
+    }
+
+    fn push_bare(&mut self, record: &Record<'_>, trace: Trace<'_>) -> Pushed<'_> {
         self.record.clear();
         self.steps.clear();
         let mut places = [0; RecordName::COUNT];

@@ -18,7 +18,7 @@ use shared::usage::{Finish, Gaps, Outcome, TraceStep, UsageEvent};
 
 use crate::digest::{digest, wide_digest};
 use crate::record::rare_fields::pack_lost;
-use crate::record::{Record, RecordName, RecordStep, bounded, bounded_cost};
+use crate::record::{Record, RecordName, RecordState, RecordStep, bounded, bounded_cost};
 use crate::{names, varint};
 
 /// Builds the frame of `event` in `out`, without the header.
@@ -224,6 +224,11 @@ fn record(event: &UsageEvent) -> Record<'_> {
         silence_us_max: details.silence_us_max.map(bounded),
         gaps: Gaps { sum_us: bounded(details.gaps.sum_us), ..details.gaps },
         message: details.message.as_deref().unwrap_or(""),
+        stored_state: details.stored_state.as_deref().map(|state| RecordState {
+            response: state.response,
+            conversation: state.conversation,
+            address: &state.address,
+        }),
     }
 }
 

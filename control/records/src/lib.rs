@@ -18,5 +18,6 @@ mod record;
 pub mod varint;
 
 pub use record::{
-    LastNames, Record, RecordName, RecordStep, TEXTS, Texts, Trace, bounded, bounded_cost, rare_fields,
+    LastNames, Record, RecordName, RecordState, RecordStep, TEXTS, Texts, Trace, bounded, bounded_cost,
+    rare_fields,
 };

@@ -157,6 +157,7 @@ mod tests {
         ("documents", "digest"),
         ("idempotency", "fingerprint"),
         ("keys", "hash"),
+        ("response_origins", "hash"),
         ("usage", "requests"),
         ("usage", "names"),
         ("usage", "rows"),

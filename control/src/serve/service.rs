@@ -41,6 +41,7 @@ use crate::db::documents;
 use crate::db::engine::{Db, DbResult};
 use crate::db::readers::{Readers, asking_as};
 use crate::db::sqlite_state::checkpoints::Checkpoints;
+use crate::db::sqlite_state::files::Files;
 use crate::db::sqlite_state::lock::StateLock;
 use crate::jobs::otlp::OtlpStatus;
 use crate::routing::catalog::cache::CatalogCache;
@@ -56,6 +57,7 @@ use crate::state::log_lines::LogLines;
 use crate::state::{Parts, State};
 use crate::usage::ingest::Meter;
 use crate::usage::journal::Journal;
+use crate::usage::origins::{OriginQueue, OriginThread};
 use crate::usage::retention::RetentionPass;
 use crate::usage::telemetry::{TargetWatch, TelemetryThread};
 use crate::writer::command::AdminWrite;
@@ -113,13 +115,20 @@ pub struct Control {
     entrance: Arc<Entrance>,
     thread: JoinHandle<()>,
     stop: oneshot::Sender<()>,
-    readers: Vec<JoinHandle<()>>,
     outgoing: OutgoingWork,
     reloading: Reloading,
     writer: Writer,
+    threads: StateThreads,
+    lock: StateLock,
+}
+
+/// The threads that use the files of the state, besides the writer.
+#[derive(Debug)]
+struct StateThreads {
+    readers: Vec<JoinHandle<()>>,
     checkpoints: Checkpoints,
     telemetry: TelemetryThread,
-    lock: StateLock,
+    origins: OriginThread,
 }
 
 /// The work that needs the data plane's HTTP client to its end.
@@ -133,13 +142,15 @@ struct OutgoingWork {
 
 /// Publishes the first snapshot and starts the threads.
 pub fn start(params: Params) -> io::Result<Control> {
-    let Parts { lock, files, mut meter, counters, journal, keys, telemetry } = params.state.into_parts();
+    let Parts { lock, files, mut meter, counters, journal, keys, telemetry, origins } =
+        params.state.into_parts();
     let (keys, config) = (Arc::new(keys), Arc::clone(&params.config));
     let targets = TargetWatch::new(meter.minutes(), &params.reader);
     let (telemetry, keeper) = telemetry.start((&config.state_dir, &keys), targets, &params.alarm)?;
     let jobs = Jobs::after(db::jobs::all(meter.db_mut()).map_err(io::Error::other)?);
     let (backups, retention) = (Backups::of(&config, &jobs), retention(&config, &journal, &jobs));
-    let (catalog, tokens) = (CatalogCache::load(&config.state_dir, meter.db_mut()), AccessTokens::default());
+    let catalog = CatalogCache::load(&config.state_dir, meter.db_mut());
+    let tokens = AccessTokens::default();
     let publisher = PublisherParams {
         config: Arc::clone(&config),
         keys: Arc::clone(&keys),
@@ -149,8 +160,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         out: params.publisher,
     };
     let publisher = first_snapshot(publisher, &mut meter).map_err(io::Error::other)?;
-    let (readers, reader_threads) = Readers::start(&files, &params.alarm).map_err(io::Error::other)?;
-    let checkpoints = Checkpoints::start(files.clone(), &params.alarm)?;
+    let (readers, threads) = start_readers(&files, (origins, keeper), &params.alarm)?;
     let (view, sign_ins, ended) = (publisher.view(), publisher.sign_ins(), publisher.ended_sessions());
     let outgoing = OutgoingWork { otlp: Arc::default(), refreshes: publisher.refreshes() };
     let (recent, metrics) = (Arc::clone(meter.recent()), Arc::clone(meter.metrics()));
@@ -201,8 +211,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     };
     let reloading = reloader.start(&params.alarm)?;
     let (entrance, thread, stop) = start_thread(app, &params.alarm)?;
-    let (readers, telemetry) = (reader_threads, keeper);
-    Ok(Control { entrance, thread, stop, readers, outgoing, reloading, writer, checkpoints, telemetry, lock })
+    Ok(Control { entrance, thread, stop, outgoing, reloading, writer, threads, lock })
 }
 
 /// Publishes the first snapshot. What earlier processes left is stored before, or counted in its limits.
@@ -211,6 +220,18 @@ fn first_snapshot(params: PublisherParams, meter: &mut Meter) -> DbResult<Publis
     let publisher = Publisher::start(params, meter.db_mut())?;
     log_unusable(&publisher.view());
     meter.count_rest().map(|()| publisher)
+}
+
+/// Starts the threads that read the files of the state. Returns the readers of the admin API, and all these threads.
+fn start_readers(
+    files: &Files,
+    (origins, telemetry): (OriginQueue, TelemetryThread),
+    alarm: &Alarm,
+) -> io::Result<(Readers, StateThreads)> {
+    let (handle, readers) = Readers::start(files, alarm).map_err(io::Error::other)?;
+    let origins = origins.start(files, alarm)?;
+    let checkpoints = Checkpoints::start(files.clone(), alarm)?;
+    Ok((handle, StateThreads { readers, checkpoints, telemetry, origins }))
 }
 
 /// Starts the writer thread, which stores the documents of `catalog` from then on.
@@ -332,18 +353,8 @@ impl Control {
     /// Stops the control plane: stores all queued usage, then releases the state directory. Blocks until that is
     /// done, a few seconds at most. Drop the data plane's usage logs first.
     pub fn stop(self) {
-        let Self {
-            entrance,
-            thread,
-            stop,
-            readers,
-            outgoing: _,
-            reloading,
-            writer,
-            checkpoints,
-            telemetry,
-            lock,
-        } = self;
+        let Self { entrance, thread, stop, outgoing: _, reloading, writer, threads, lock } = self;
+        let StateThreads { readers, checkpoints, telemetry, origins } = threads;
         drop((entrance, reloading));
         let _ = stop.send(());
         for thread in std::iter::once(thread).chain(readers) {
@@ -351,6 +362,7 @@ impl Control {
                 tracing::error!("a thread of the control plane had ended unexpectedly");
             }
         }
+        origins.stop();
         checkpoints.stop();
         writer.stop();
         // Stores what the last records were.

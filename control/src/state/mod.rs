@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
-use shared::port::{Capture, KeptTables};
+use shared::port::{Capture, KeptTables, StateOrigins};
 use shared::quota::Counters;
 use shared::secret::Secret;
 use shared::usage::UsageLog;
@@ -28,6 +28,7 @@ use crate::state::affinity_file::AffinityFile;
 use crate::usage::gauge::Gauge;
 use crate::usage::ingest::Meter;
 use crate::usage::journal::{Inbox, Journal};
+use crate::usage::origins::OriginQueue;
 use crate::usage::telemetry::TelemetryQueue;
 
 /// Parameters of [`State::open`].
@@ -51,6 +52,7 @@ pub struct State {
     journal: Journal,
     inbox: Inbox,
     telemetry: TelemetryQueue,
+    origins: OriginQueue,
 }
 
 /// The parts of a [`State`] that the control plane uses.
@@ -63,6 +65,7 @@ pub(crate) struct Parts {
     pub(crate) journal: Journal,
     pub(crate) keys: VaultKeys,
     pub(crate) telemetry: TelemetryQueue,
+    pub(crate) origins: OriginQueue,
 }
 
 impl State {
@@ -74,6 +77,7 @@ impl State {
         let dir = params.dir.join(JOURNAL);
         let (journal, inbox) =
             Journal::open(dir.clone()).map_err(|source| OpenError::Io { path: dir, source })?;
+        let origins = OriginQueue::new(Arc::clone(journal.gauge()));
         Ok(Self {
             lock: opened.lock,
             usage,
@@ -82,6 +86,7 @@ impl State {
             journal,
             inbox,
             telemetry: TelemetryQueue::new(),
+            origins,
         })
     }
 
@@ -108,6 +113,16 @@ impl State {
         self.keys.derived_bytes("hashes of affinity")
     }
 
+    /// Returns the key of the hashes of stored state in usage events.
+    pub fn stored_state_key(&self) -> Secret<[u8; 32]> {
+        self.keys.derived_bytes("hashes of stored state")
+    }
+
+    /// Returns the port through which the data plane finds the origins of stored state.
+    pub fn origins(&self) -> Arc<dyn StateOrigins> {
+        self.origins.port()
+    }
+
     /// Reads the file of affinity into `tables`, which it keeps from then on.
     pub fn keep_affinity(&self, dir: &Path, tables: Arc<dyn KeptTables>) -> AffinityFile {
         AffinityFile::load(dir, self.keys.derived("file of affinity"), tables)
@@ -128,6 +143,7 @@ impl State {
             journal: self.journal,
             keys: self.keys,
             telemetry: self.telemetry,
+            origins: self.origins,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The state of metering, as `GET /admin/api/state` reports it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use shared::clock::unix_ms;
@@ -30,6 +30,8 @@ pub(crate) struct Gauge {
     pub(crate) sealed_bytes: AtomicU64,
     /// The time when rows were last stored, in milliseconds since the Unix epoch.
     pub(crate) stored_at_ms: AtomicU64,
+    /// True while records of earlier processes are stored behind the requests.
+    pub(crate) is_behind: AtomicBool,
     pub(crate) pruning: Arc<Pruning>,
     failing: Mutex<Option<Failing>>,
 }

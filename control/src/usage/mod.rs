@@ -25,6 +25,7 @@ pub(crate) mod key_days;
 pub(crate) mod metrics;
 pub(crate) mod minutes;
 pub(crate) mod occurrences;
+pub(crate) mod origins;
 pub(crate) mod read_positions;
 pub(crate) mod recent;
 pub(crate) mod report;

@@ -35,7 +35,7 @@ use crate::adapt::RoutedRequest;
 use crate::admit::demand::Demand;
 use crate::admit::quota::{self, Notices};
 use crate::error::Fault;
-use crate::plan::response_affinity::{AffinityRecorder, StateReference};
+use crate::plan::response_affinity::{AffinityRecorder, Recall, StateReference};
 use crate::plan::{self, Needs};
 use crate::record::Record;
 use crate::server::body::HeldBody;
@@ -95,6 +95,11 @@ pub(crate) struct Unserved {
 pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Unserved>> {
     let route = &job.route;
     record.note(|event| event.endpoint = route.endpoint().cloned());
+    if let Some(recall) = missing(&job.worker, &job.head, &job.access)
+        && let Err(fault) = Box::pin(recall.run(&job.worker.process.response_affinity)).await
+    {
+        return Err(refused(job, record, fault));
+    }
     let needs = needs(&job.worker, &job.head, &job.body, &job.access);
     let demand = needs.demand;
     let planned = plan::order(route, needs, &mut |target, why| record.skip(target, why));
@@ -104,11 +109,7 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Un
     });
     let candidates = match admitted {
         Ok(candidates) => candidates,
-        Err(fault) => {
-            record.fail(&fault);
-            let notices = quota::describe(&job.access, route.endpoint(), None);
-            return Err(Box::new(Unserved { fault, target: None, attempts: 0, notices }));
-        }
+        Err(fault) => return Err(refused(job, record, fault)),
     };
     let mut walk = Walk::new(job, demand, record.started());
     if let Some(served) = walk.candidates(&candidates, record).await {
@@ -123,6 +124,19 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Un
     let unserved = Box::new(walk.unserved());
     record.fail(&unserved.fault);
     Err(unserved)
+}
+
+/// Ends a request before its first attempt.
+fn refused(job: &Job, record: &mut Record, fault: Fault) -> Box<Unserved> {
+    record.fail(&fault);
+    let notices = quota::describe(&job.access, job.route.endpoint(), None);
+    Box::new(Unserved { fault, target: None, attempts: 0, notices })
+}
+
+/// Returns the look-up of stored state that the request refers to and the tables do not know.
+pub(crate) fn missing(worker: &Worker, head: &Head, access: &Access) -> Option<Recall> {
+    let may_refer = head.dialect == Dialect::Responses;
+    if may_refer { worker.process.response_affinity.missing(head, access) } else { None }
 }
 
 /// Returns the requirements of a request on its targets.

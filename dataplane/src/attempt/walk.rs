@@ -162,9 +162,12 @@ impl<'a> Walk<'a> {
         target: &Target,
         success: Box<Success>,
         adapted_from: Option<Dialect>,
-        record: &Record,
+        record: &mut Record,
     ) -> Served {
-        let affinity = affinity_recorder(self.job, target, &success, adapted_from);
+        let mut affinity = affinity_recorder(self.job, target, &success, adapted_from);
+        if let Some(stored) = affinity.as_mut().and_then(|affinity| affinity.take_stored()) {
+            record.note(|event| event.details.stored_state = Some(stored));
+        }
         let mut notices = quota::describe(&self.job.access, self.job.route.endpoint(), Some(target));
         quota::warn(record, &mut notices);
         Served { affinity, success, target: target.clone(), adapted_from, attempts: self.attempts, notices }
@@ -438,7 +441,7 @@ fn affinity_recorder(
     let mut recorder = AffinityRecorder::new(&job.worker.process.response_affinity, &job.access, target);
     match &success.start {
         AnswerStart::Whole(whole) => {
-            recorder.note_id(id_of(&whole.body, job.head.stream), &job.head);
+            recorder.note_id(id_of(&whole.body, job.head.stream), &job.head, target);
             recorder.note_bytes(&whole.body);
             whole.usage.iter().for_each(|tokens| recorder.note_usage(tokens));
         }
@@ -447,7 +450,7 @@ fn affinity_recorder(
                 Scan::Stream(_) => responses::id::of_events(held),
                 Scan::Whole(_) => held.first().and_then(|bytes| responses::id::of_answer(bytes)),
             };
-            recorder.note_id(id, &job.head);
+            recorder.note_id(id, &job.head, target);
             held.iter().for_each(|bytes| recorder.note_bytes(bytes));
         }
     }

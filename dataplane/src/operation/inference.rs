@@ -94,6 +94,9 @@ pub(crate) async fn explain(
         true => (videos::holder(authorized, &head, &body).map(|(_, route)| route), true),
         false => authorized.select(&head),
     };
+    if let Some(recall) = attempt::missing(worker, &head, authorized.access) {
+        Box::pin(recall.run(&worker.process.response_affinity)).await?;
+    }
     let question = ExplainQuestion {
         operation: authorized.operation,
         selector: &head.model,

@@ -1,9 +1,9 @@
 //! Rendezvous hashing: a key always starts at the same target, and removing a target moves only the keys that started
 //! at it (FAIL-2).
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-
 use shared::routing::Target;
+
+use super::siphash::SipHash;
 
 /// Rotates `candidates` so that the one with the highest score for `key` comes first; the others follow in list order,
 /// wrapping around.
@@ -16,16 +16,19 @@ pub(super) fn rotate(candidates: &mut [&Target], key: &str) {
     candidates.rotate_left(best);
 }
 
-/// Returns the score of a target for `key`. It is the same on every run, because the hasher's keys are fixed.
+/// Returns the score of a target for `key`. It is the same in every release and at every node.
 fn score(key: &str, provider: &str, model: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (key, provider, model).hash(&mut hasher);
-    hasher.finish()
+    SipHash::new().text(key).text(provider).text(model).finish()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scores_are_those_of_earlier_releases() {
+        assert_eq!(score("conversation-7", "gpu-1", "qwen3"), 0xd089_6319_48a4_4d65);
+    }
 
     #[test]
     fn removing_a_target_moves_only_its_own_affinity_keys() {

@@ -18,6 +18,7 @@ use self::response_affinity::{ResponseAffinity, StateReference};
 mod affinity;
 mod recent;
 pub(crate) mod response_affinity;
+mod siphash;
 
 /// Requirements of a request.
 #[derive(Clone, Copy, Debug)]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::finish::Finish;
 use super::gaps::Gaps;
+use super::stored_state::StoredState;
 use crate::operation::Dialect;
 use crate::sanitize::without_quoted_text;
 
@@ -44,6 +45,9 @@ pub struct Details {
     pub silence_us_max: Option<u64>,
     /// The gaps between the pieces of a stream after its first content. Exact to a few milliseconds. Empty for other answers.
     pub gaps: Gaps,
+    /// The state that the provider stored. It leaves the journal for a table of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stored_state: Option<Box<StoredState>>,
 }
 
 impl Details {

@@ -4,6 +4,7 @@ mod counts;
 mod details;
 mod finish;
 mod gaps;
+mod stored_state;
 mod trace;
 mod unpriced;
 
@@ -19,6 +20,7 @@ pub use self::counts::{Class, TokenCounts, Units, counted};
 pub use self::details::Details;
 pub use self::finish::Finish;
 pub use self::gaps::Gaps;
+pub use self::stored_state::{StateHash, StateHasher, StoredState, owner_of_state};
 pub use self::trace::{Lost, StepResult, TraceStep};
 pub use self::unpriced::Unpriced;
 

@@ -14,7 +14,7 @@ mod trace;
 
 use std::borrow::Cow;
 
-use shared::usage::{Gaps, TokenCounts, Units};
+use shared::usage::{Gaps, StateHash, TokenCounts, Units};
 
 pub(crate) use self::trace::STEP_MESSAGE;
 pub use self::trace::{RecordStep, Trace};
@@ -58,6 +58,16 @@ pub struct Record<'a> {
     pub gaps: Gaps,
     /// The text of the error that the client got, or empty. Empty also for records of earlier releases.
     pub message: &'a str,
+    /// The state that the provider stored. Always `None` in the table, and in records of earlier releases.
+    pub stored_state: Option<RecordState<'a>>,
+}
+
+/// The fields of [`StoredState`](shared::usage::StoredState).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordState<'a> {
+    pub response: StateHash,
+    pub conversation: Option<StateHash>,
+    pub address: &'a str,
 }
 
 /// A text that many exchanges have in common.
@@ -385,6 +395,7 @@ mod tests {
         silence_us_max: None,
         gaps: Gaps { counts: [0; Gaps::BUCKETS], sum_us: 0 },
         message: "",
+        stored_state: None,
     };
     const STEP: RecordStep<'_> = RecordStep {
         provider: "p",

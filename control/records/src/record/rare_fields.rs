@@ -2,10 +2,12 @@
 //!
 //! ```text
 //!  which, [counts,] [tier,] [picture,] [tags,] [end user,] [client,] [session,] [finish,] [adapted,] [dropped,] [refused by,]
-//!         [upstream id,] [vendor's cost,] [bytes in,] [bytes out,] [gateway,] [silence,] [unpriced,] [lost,] [gaps,] [message]
+//!         [upstream id,] [vendor's cost,] [bytes in,] [bytes out,] [gateway,] [silence,] [unpriced,] [lost,] [gaps,] [message,]
+//!         [stored state]
 //!  counts   classes as bits, then the count of each
 //!  lost     length, then for each: place of the step, bits, the count of each class, cost,
 //!           [tier,] [picture,] [vendor's cost,] [amount for quotas]
+//!  state    number of hashes, the hash of the response, [the hash of the conversation,] address
 //!  gaps     buckets that are not empty as bits, then the count of each, the sum of all gaps
 //! ```
 //!
@@ -15,9 +17,9 @@
 
 use std::borrow::Cow;
 
-use shared::usage::{Class, Gaps, Lost, TokenCounts, Units, counted};
+use shared::usage::{Class, Gaps, Lost, StateHash, TokenCounts, Units, counted};
 
-use super::{Record, RecordName, Texts, bounded, bounded_cost, put_option, take_option};
+use super::{Record, RecordName, RecordState, Texts, bounded, bounded_cost, put_option, take_option};
 use crate::varint;
 
 /// Appends the fields that [`which`] marks; `text` is the same as in [`Record::put`].
@@ -53,6 +55,9 @@ pub(super) fn put(
     if which & MESSAGE != 0 {
         // Not one of the names, which a block lists once: messages differ by amounts and request IDs.
         varint::put_text(out, record.message);
+    }
+    if let Some(state) = &record.stored_state {
+        put_state(out, state);
     }
 }
 
@@ -93,7 +98,34 @@ pub(super) fn take<'a>(record: &mut Record<'a>, bytes: &mut &'a [u8], texts: Tex
     if which & MESSAGE != 0 {
         record.message = varint::take_text(bytes)?;
     }
+    if which & STATE != 0 {
+        record.stored_state = Some(take_state(bytes)?);
+    }
     Some(())
+}
+
+fn put_state(out: &mut Vec<u8>, state: &RecordState<'_>) {
+    varint::put(out, 1 + u64::from(state.conversation.is_some()));
+    out.extend_from_slice(&state.response.0);
+    state.conversation.iter().for_each(|hash| out.extend_from_slice(&hash.0));
+    varint::put_text(out, state.address);
+}
+
+fn take_state<'a>(bytes: &mut &'a [u8]) -> Option<RecordState<'a>> {
+    let hashes = varint::take(bytes)?;
+    let response = take_hash(bytes)?;
+    let conversation = match hashes {
+        1 => None,
+        2 => Some(take_hash(bytes)?),
+        _ => return None,
+    };
+    Some(RecordState { response, conversation, address: varint::take_text(bytes)? })
+}
+
+fn take_hash(bytes: &mut &[u8]) -> Option<StateHash> {
+    let (hash, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(StateHash(*hash))
 }
 
 fn put_gaps(out: &mut Vec<u8>, gaps: &Gaps) {
@@ -199,6 +231,7 @@ pub(super) fn which(record: &Record<'_>) -> u64 {
         | flag(!record.lost.is_empty(), LOST)
         | flag(!record.gaps.is_empty(), GAPS)
         | flag(!record.message.is_empty(), MESSAGE)
+        | flag(record.stored_state.is_some(), STATE)
 }
 
 /// True for the classes whose counts are in the fixed part of every record.
@@ -246,6 +279,7 @@ const SILENCE: u64 = 1 << 14;
 const GAPS: u64 = 1 << 18;
 const UNPRICED: u64 = 1 << 19;
 const MESSAGE: u64 = 1 << 20;
+const STATE: u64 = 1 << 21;
 /// The texts. The lower bits are those of fields that are frequent, so that `which` stays short.
 const TEXTS: [(u64, RecordName); 10] = [
     (1 << 1, RecordName::Tier),
@@ -305,6 +339,15 @@ mod tests {
         "stop",
     ];
 
+    const STATES: [RecordState<'_>; 2] = [
+        RecordState { response: StateHash([1; 16]), conversation: None, address: "" },
+        RecordState {
+            response: StateHash([0; 16]),
+            conversation: Some(StateHash([0xff; 16])),
+            address: "a.example:8443",
+        },
+    ];
+
     #[test]
     fn rare_fields_round_trip_together_and_alone() {
         let lost = Lost {
@@ -330,6 +373,7 @@ mod tests {
             silence_us_max: Some(1 << 30),
             gaps,
             message: "The upstream closed the stream, é.",
+            stored_state: Some(STATES[1]),
             ..Record::default()
         };
         let bare = Record { names: ["o"; RecordName::COUNT], ..Record::default() };
@@ -344,6 +388,7 @@ mod tests {
             Record { silence_us_max: Some(3), ..Record::default() },
             Record { gaps, ..Record::default() },
             Record { message: "no", ..Record::default() },
+            Record { stored_state: Some(STATES[0]), ..Record::default() },
             Record::default(),
         ];
         let step = RecordStep { provider: "p", model: "m", result: "served", ..RecordStep::default() };
@@ -358,6 +403,7 @@ mod tests {
                 (record.vendor_cost_nano_usd, record.upstream_id, record.message)
             );
             assert_eq!(numbers(&back), numbers(&record));
+            assert_eq!(back.stored_state, record.stored_state);
             assert_eq!((back.lost, back.gaps, trace.count()), (record.lost, record.gaps, 1));
         }
         let back: Vec<_> = super::lost(&packed).collect();
@@ -416,8 +462,13 @@ mod tests {
 
     #[test]
     fn cut_bytes_are_refused() {
-        let record =
-            Record { units: Units::of_list([9; 6]), upstream_id: "abc", message: "def", ..Record::default() };
+        let record = Record {
+            units: Units::of_list([9; 6]),
+            upstream_id: "abc",
+            message: "def",
+            stored_state: Some(STATES[1]),
+            ..Record::default()
+        };
         let mut bytes = Vec::new();
         record.put(&mut bytes, text);
         for cut in 0..bytes.len() {

@@ -41,6 +41,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0028_ended_sessions.sql", include_str!("migrations/0028_ended_sessions.sql")),
     ("0029_sign_in_flows.sql", include_str!("migrations/0029_sign_in_flows.sql")),
     ("0030_documents.sql", include_str!("migrations/0030_documents.sql")),
+    ("0031_usage_response_origins.sql", include_str!("migrations/0031_usage_response_origins.sql")),
 ];
 
 /// Returns the newest schema version that this release supports.

@@ -339,6 +339,7 @@ const LARGE_TABLES: &[&str] = &[
     "events",
     "idempotency",
     "outbox",
+    "response_origins",
     "usage",
     "usage_day",
     "usage_hour",

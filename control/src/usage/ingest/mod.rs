@@ -20,6 +20,7 @@ use super::journal::Inbox;
 use super::journal::tracked::Tracked;
 use super::metrics::ExchangeMetrics;
 use super::minutes::TargetMinutes;
+use super::origins;
 use super::read_positions;
 use super::recent::feed::RecentFeed;
 use super::request_index::RequestIndex;
@@ -273,6 +274,7 @@ impl Meter {
         let Self { usage, charges, .. } = self;
         let mut add = |record: &Record<'_>, trace: Trace<'_>, (is_charged, counted_at_ms): (bool, _)| {
             usage.add(&tx, record, trace, now_ms)?;
+            origins::add(&tx, record)?;
             if let Some(ended) = &mut ended {
                 ended.add(record, trace, now_ms);
             }

@@ -22,6 +22,7 @@ use crate::db::engine::{Db, DbResult, Transaction};
 use crate::db::{alerts, audit, ended_sessions, idempotency, outbox, sign_in_flows};
 use crate::routing::config::Lifetimes;
 use crate::usage::gauge::{Pruning, add};
+use crate::usage::origins;
 use crate::usage::rollup::DAY_HOURS;
 
 /// The retention job: a repeated pass over all tables with expiring rows, in small steps.
@@ -50,6 +51,7 @@ enum RetentionStage {
     Usage,
     Hours,
     Days,
+    Origins,
     Audit,
     Answers,
     Outbox,
@@ -166,7 +168,11 @@ impl RetentionPass {
             }
             RetentionStage::Days => {
                 let days = self.usage_days.max(DAYS_OF_SUMS);
-                (tables::sums(tx, SumsTable::Days, hour(days), until)?, RetentionStage::Audit)
+                (tables::sums(tx, SumsTable::Days, hour(days), until)?, RetentionStage::Origins)
+            }
+            RetentionStage::Origins => {
+                let days = self.usage_days.min(origins::KEPT_DAYS);
+                (origins::forget(tx, before(now_ms, days))?, RetentionStage::Audit)
             }
             RetentionStage::Audit => {
                 let before_ms = now_ms.saturating_sub(self.audit_days.saturating_mul(DAY_MS));
@@ -201,6 +207,7 @@ fn rest_before(stage: RetentionStage, held: Duration, lasted: Duration) -> Durat
         RetentionStage::Usage
         | RetentionStage::Hours
         | RetentionStage::Days
+        | RetentionStage::Origins
         | RetentionStage::Audit
         | RetentionStage::Answers
         | RetentionStage::Outbox

@@ -8,31 +8,55 @@
 //!  entries     place 4, value 8
 //! ```
 
-use std::hash::{BuildHasher, DefaultHasher, Hasher as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shared::port::KeptTables;
 use shared::secret::Secret;
 
-use super::ResponseAffinity;
+use super::{Owner, ResponseAffinity};
+use crate::plan::siphash::SipHash;
 
-/// Hashes with a key. The standard library's hasher has no parameter for one, so the key is hashed first; the state
-/// after it is as secret as the key.
+/// Hashes with a key. It is hashed first; the state after it is as secret as the key.
 #[derive(Clone)]
-pub(super) struct KeyedHasher(DefaultHasher);
+pub(super) struct KeyedHasher(SipHash);
 
 impl KeyedHasher {
     pub(super) fn new(key: &Secret<[u8; 32]>) -> Self {
-        let mut hasher = DefaultHasher::new();
-        hasher.write(key.expose());
-        Self(hasher)
+        Self(SipHash::new().bytes(key.expose()))
     }
-}
 
-impl BuildHasher for KeyedHasher {
-    type Hasher = DefaultHasher;
+    /// Hashes the host that a provider instance calls.
+    pub(super) fn account(&self, provider: &str, host: &str) -> u64 {
+        self.start().text(provider).text(host).finish()
+    }
 
-    fn build_hasher(&self) -> DefaultHasher {
+    /// Hashes a response ID with its owner.
+    pub(super) fn response(&self, (is_project, owner): Owner<'_>, id: &str) -> u64 {
+        self.start().bytes(&[u8::from(is_project)]).text(owner).text(id).finish()
+    }
+
+    /// Hashes a conversation ID with its owner, or for any owner.
+    pub(super) fn conversation(&self, owner: Option<Owner<'_>>, id: &str) -> u64 {
+        let hash = self.start().bytes(&u64::from(owner.is_some()).to_le_bytes());
+        let hash = match owner {
+            Some((is_project, owner)) => hash.bytes(&[u8::from(is_project)]).text(owner),
+            None => hash,
+        };
+        hash.text("conversation").text(id).finish()
+    }
+
+    /// Hashes the first bytes of encrypted reasoning.
+    pub(super) fn reasoning(&self, sample: &[u8]) -> u64 {
+        let length = u64::try_from(sample.len()).unwrap_or(u64::MAX);
+        self.start().bytes(&length.to_le_bytes()).bytes(sample).finish()
+    }
+
+    /// Hashes a fixed text.
+    fn check(&self) -> u64 {
+        self.start().bytes(&[1]).text("the layout of these tables").finish()
+    }
+
+    fn start(&self) -> SipHash {
         self.0.clone()
     }
 }
@@ -43,7 +67,7 @@ impl KeptTables for ResponseAffinity {
     }
 
     fn content(&self) -> Vec<u8> {
-        let mut content = self.check().to_le_bytes().to_vec();
+        let mut content = self.hasher.check().to_le_bytes().to_vec();
         put(&mut content, &entries(&self.slots).collect::<Vec<_>>());
         put(&mut content, &self.stored.entries().collect::<Vec<_>>());
         put(&mut content, &entries(&self.tokens).collect::<Vec<_>>());
@@ -67,13 +91,9 @@ impl KeptTables for ResponseAffinity {
 }
 
 impl ResponseAffinity {
-    fn check(&self) -> u64 {
-        self.hasher.hash_one((true, "the layout of these tables"))
-    }
-
     fn parse(&self, content: &[u8]) -> Option<(Vec<Entry>, Vec<Entry>, Vec<Entry>)> {
         let (check, mut rest) = content.split_first_chunk()?;
-        if u64::from_le_bytes(*check) != self.check() {
+        if u64::from_le_bytes(*check) != self.hasher.check() {
             return None;
         }
         let tables = (take(&mut rest)?, take(&mut rest)?, take(&mut rest)?);
@@ -113,11 +133,40 @@ const ENTRY_BYTES: usize = 12;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::plan::response_affinity::AccountHash;
+    use crate::fixture::NoOrigins;
+    use crate::plan::response_affinity::{AccountHash, AffinityParams};
 
     fn tables(key: u8) -> ResponseAffinity {
-        ResponseAffinity::new(&Secret::new([key; 32]))
+        ResponseAffinity::new(AffinityParams {
+            table_key: Secret::new([key; 32]),
+            state_key: Secret::new([key; 32]),
+            origins: Arc::new(NoOrigins),
+        })
+    }
+
+    fn id(tables: &ResponseAffinity) -> u64 {
+        tables.hasher.response((true, "prj_1"), "resp_1")
+    }
+
+    /// Hashes that the hasher of Rust's standard library computed for an earlier release, which stored them.
+    #[test]
+    fn tables_of_earlier_releases_are_understood() {
+        let hasher = KeyedHasher::new(&Secret::new([9; 32]));
+        let project = (true, "prj_1");
+        for (hash, want) in [
+            (hasher.account("openai", "api.openai.com"), 0xae0e_5494_7496_c060_u64),
+            (hasher.response(project, "resp_1"), 0x8fad_a581_5e1d_4579),
+            (hasher.response((false, "key_1"), "resp_1"), 0xe2f3_3b25_dec6_3a04),
+            (hasher.conversation(Some(project), "conv_1"), 0x8600_5036_91c6_4885),
+            (hasher.conversation(None, "conv_1"), 0x2b97_f724_7a81_bcd1),
+            (hasher.reasoning(&[0xee; 64]), 0xcdc4_fd82_9b29_310c),
+            (hasher.check(), 0xa938_783a_41d1_4806),
+        ] {
+            assert_eq!(hash, want);
+        }
     }
 
     #[test]
@@ -126,20 +175,20 @@ mod tests {
         let (empty, none) = (before.content(), before.changes());
         let answer = format!(r#"{{"encrypted_content":"{}"}}"#, "gAAAAABh".repeat(20));
         before.note_reasoning(answer.as_bytes(), AccountHash(7));
-        before.stored.put(before.hasher.hash_one("resp_1"), 9);
+        before.stored.put(id(&before), 9);
         assert_ne!(before.changes(), none);
         let content = before.content();
         let after = tables(1);
         assert!(after.restore(&content));
         assert_eq!(after.content(), content);
-        assert_eq!(after.stored.get(after.hasher.hash_one("resp_1")), Some(9));
+        assert_eq!(after.stored.get(id(&after)), Some(9));
         assert!(after.changes() == 0 && content.len() == empty.len() + 2 * ENTRY_BYTES);
     }
 
     #[test]
     fn another_key_and_cut_content_restore_nothing() {
         let before = tables(1);
-        before.stored.put(before.hasher.hash_one("resp_1"), 9);
+        before.stored.put(id(&before), 9);
         let content = before.content();
         assert!(!tables(2).restore(&content), "another key");
         for end in 0..content.len() {

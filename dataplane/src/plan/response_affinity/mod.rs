@@ -7,23 +7,28 @@
 //! try that account first, and if it is unknown, the targets are tried in their usual order.
 //!
 //! Only hashes and token counts of answers are kept, in lock-free tables of fixed size in which new entries replace old
-//! ones. The hashes are keyed with a secret of the state, so control can store the tables over a restart (`kept.rs`).
+//! ones. The hashes are keyed with a secret of the state, so control can store the tables over a restart (`kept.rs`). What the
+//! tables do not know of stored responses, the database of control may know (`recall.rs`): it gets their origins with the
+//! usage events.
 
 mod kept;
+mod recall;
 
-use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use memchr::memmem::{Finder, FinderRev};
 use shared::access::Access;
+use shared::id::ProviderId;
+use shared::port::StateOrigins;
 use shared::routing::{InstanceReach, Target};
 use shared::secret::Secret;
-use shared::usage::TokenCounts;
+use shared::usage::{StateHasher, StoredState, TokenCounts};
 use wire::request::Head;
 
 use self::kept::KeyedHasher;
+pub(crate) use self::recall::Recall;
 use super::recent::Recent;
 
 /// Number of slots for reasoning items, and for the token counts of responses.
@@ -46,6 +51,27 @@ pub(crate) struct ResponseAffinity {
     /// The number of changes of the tables.
     changes: AtomicU64,
     hasher: KeyedHasher,
+    /// Hashes the IDs of stored state for the database.
+    states: StateHasher,
+    /// Knows the origins of stored state that are not in the tables.
+    origins: Arc<dyn StateOrigins>,
+}
+
+/// Parts of [`ResponseAffinity`] that belong to the state.
+#[derive(Clone)]
+pub struct AffinityParams {
+    /// The key of the hashes in the tables that control keeps.
+    pub table_key: Secret<[u8; 32]>,
+    /// The key of the hashes of stored state in usage events.
+    pub state_key: Secret<[u8; 32]>,
+    /// Knows the origins of stored state that are not in the tables.
+    pub origins: Arc<dyn StateOrigins>,
+}
+
+impl std::fmt::Debug for AffinityParams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AffinityParams").field("origins", &self.origins).finish_non_exhaustive()
+    }
 }
 
 impl std::fmt::Debug for ResponseAffinity {
@@ -74,28 +100,29 @@ pub(crate) struct ResponseHash(u64);
 pub(crate) struct AccountHash(u16);
 
 impl ResponseAffinity {
-    /// Returns empty tables whose hashes are keyed with `key`.
-    pub(crate) fn new(key: &Secret<[u8; 32]>) -> Self {
+    /// Returns empty tables.
+    pub(crate) fn new(params: AffinityParams) -> Self {
         let empty = || (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
-        let hasher = KeyedHasher::new(key);
         Self {
             slots: empty(),
             stored: Recent::default(),
             tokens: empty(),
             changes: AtomicU64::new(0),
-            hasher,
+            hasher: KeyedHasher::new(&params.table_key),
+            states: StateHasher::new(&params.state_key),
+            origins: params.origins,
         }
     }
 
     /// Returns the hash of the account that `target` uses. Keys are rotated and headers change while the account stays,
     /// so neither is part of it.
     pub(crate) fn account(&self, target: &Target) -> AccountHash {
-        let provider = &target.provider;
-        let host = match &provider.reach {
-            InstanceReach::Network(origin) => origin.authority.as_str(),
-            InstanceReach::Echo(_) | InstanceReach::Speech => "",
-        };
-        let hash = self.hasher.hash_one((provider.id.as_str(), host));
+        self.account_at(&target.provider.id, address(target))
+    }
+
+    /// Returns the hash of the account behind a provider instance at an address.
+    fn account_at(&self, provider: &ProviderId, address: &str) -> AccountHash {
+        let hash = self.hasher.account(provider.as_str(), address);
         AccountHash(u16::try_from(hash >> (u64::BITS - ACCOUNT_BITS)).unwrap_or_default())
     }
 
@@ -123,7 +150,7 @@ impl ResponseAffinity {
         for at in ENCRYPTED.find_iter(answer) {
             if let Some(sample) = sample(answer, at) {
                 self.changed();
-                self.put(self.hasher.hash_one(sample), account);
+                self.put(self.hasher.reasoning(sample), account);
             }
         }
     }
@@ -163,7 +190,7 @@ impl ResponseAffinity {
         }
         let mut segments = body.iter().rev().filter(|_| state.encrypted_content);
         let last = segments.find_map(|segment| sample(segment, ENCRYPTED_LAST.rfind(segment.as_ref())?));
-        let account = last.and_then(|last| self.get(self.hasher.hash_one(last)));
+        let account = last.and_then(|last| self.get(self.hasher.reasoning(last)));
         account.map_or(StateReference::Nothing, StateReference::At)
     }
 
@@ -173,11 +200,11 @@ impl ResponseAffinity {
 
     /// Hashes a response id with its owner, so that other owners cannot find it.
     fn response(&self, id: &str, caller: &Access) -> u64 {
-        self.hasher.hash_one((owner(caller), id))
+        self.hasher.response(owner(caller), id)
     }
 
     fn conversation(&self, id: &str, caller: Option<&Access>) -> u64 {
-        self.hasher.hash_one((caller.map(owner), "conversation", id))
+        self.hasher.conversation(caller.map(owner), id)
     }
 
     fn put(&self, hash: u64, AccountHash(account): AccountHash) {
@@ -211,6 +238,8 @@ pub(crate) struct AffinityRecorder {
     account: AccountHash,
     /// The hash of the answer's ID, if the ID is known.
     response: Option<ResponseHash>,
+    /// The state that the answer's provider stores, until it is in the record.
+    stored: Option<Box<StoredState>>,
 }
 
 impl AffinityRecorder {
@@ -220,6 +249,7 @@ impl AffinityRecorder {
             access: Arc::clone(access),
             account: table.account(target),
             response: None,
+            stored: None,
         }
     }
 
@@ -227,10 +257,23 @@ impl AffinityRecorder {
         self.table.note_reasoning(bytes, self.account);
     }
 
-    /// Records the ID of the answer.
-    pub(crate) fn note_id(&mut self, id: Option<String>, head: &Head) {
-        let note = |id: String| self.table.note_response(&id, head, &self.access, self.account);
-        self.response = id.map(note);
+    /// Records the ID of an answer of `target`.
+    pub(crate) fn note_id(&mut self, id: Option<String>, head: &Head, target: &Target) {
+        let Some(id) = id else { return };
+        self.response = Some(self.table.note_response(&id, head, &self.access, self.account));
+        if head.state.store != Some(false) {
+            let states = &self.table.states;
+            self.stored = Some(Box::new(StoredState {
+                response: states.response(&id),
+                conversation: head.state.conversation.as_deref().map(|id| states.conversation(id)),
+                address: address(target).into(),
+            }));
+        }
+    }
+
+    /// Takes the state that the provider stores, for the record of the exchange.
+    pub(crate) fn take_stored(&mut self) -> Option<Box<StoredState>> {
+        self.stored.take()
     }
 
     /// Records the number of tokens of the answer and of everything before it.
@@ -241,8 +284,19 @@ impl AffinityRecorder {
     }
 }
 
+/// Returns the host and port that a target is at; empty for one in the process.
+fn address(target: &Target) -> &str {
+    match &target.provider.reach {
+        InstanceReach::Network(origin) => origin.authority.as_str(),
+        InstanceReach::Echo(_) | InstanceReach::Speech => "",
+    }
+}
+
+/// The owner of responses: the ID of a project (true) or of a key.
+type Owner<'a> = (bool, &'a str);
+
 /// Returns the owner of the responses of `caller`: its project, or its key if it has no project.
-fn owner(caller: &Access) -> (bool, &str) {
+fn owner(caller: &Access) -> Owner<'_> {
     match &caller.project {
         Some(project) => (true, project.as_str()),
         None => (false, caller.key.as_str()),

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use records::{Record, Texts, Trace};
@@ -43,6 +44,7 @@ impl Meter {
             return Ok(());
         }
         self.behind_since = Some(now);
+        self.gauge.is_behind.store(true, Ordering::Release);
         // The notes are read again when the journal is stored, and an error is reported then.
         let files = note_files(&self.inbox.notes).unwrap_or_default();
         let noted = records_of(&files);
@@ -124,6 +126,7 @@ impl Meter {
             self.begin_notes();
         }
         if let Some(since) = self.behind_since.take() {
+            self.gauge.is_behind.store(false, Ordering::Release);
             tracing::info!(
                 "the records of an earlier process are stored, after {} s",
                 since.elapsed().as_secs()
