@@ -100,7 +100,7 @@ fn sorted(
     let mut found = PageRows::new(page);
     let stopped_ms = each(db, &filter, until, |place, record, trace| {
         let value = page.column().and_then(|column| value(record, column));
-        let id = format!("{:015}-{:020}", place.started_at_ms, place.id);
+        let id = sort_text(place);
         found.add_with(value, id, || RequestRow::of(record, OwnerNames::default(), trace));
     })?;
     let since_ms = stopped_ms.or_else(|| page.since_ms());
@@ -108,6 +108,16 @@ fn sorted(
     data.retain(|row| since_ms.is_none_or(|since_ms| since_ms <= row.started_at_ms));
     add_owners(db, &mut data)?;
     Ok(RequestPage { data, next_cursor, sorted_since_ms: since_ms })
+}
+
+/// Returns a text that sorts as the places of exchanges do. Ids that are longer than those of a few nodes follow all others.
+fn sort_text(place: RequestCursor) -> String {
+    let RequestCursor { started_at_ms, id } = place;
+    if id < SHORT_IDS {
+        format!("{started_at_ms:015}-{id:020}")
+    } else {
+        format!("{started_at_ms:015}-~{id:026}")
+    }
 }
 
 fn value(record: &Record<'_>, column: RequestColumn) -> Option<SortValue> {
@@ -241,6 +251,9 @@ pub(crate) fn marks(app: &App, query: &mut Query) -> Result<Marks, ApiError> {
     let end_users = query.text(END_USER).map(|name| vec![pseudonym(&name), name]);
     Ok(Marks { tags, end_users: end_users.unwrap_or_default(), client: query.text(CLIENT) })
 }
+
+/// Ids with 20 digits at most.
+const SHORT_IDS: u128 = 100_000_000_000_000_000_000;
 
 fn cursor(text: &str) -> Result<RequestCursor, ApiError> {
     let parsed = text.split_once('-').and_then(|(started_at_ms, id)| {

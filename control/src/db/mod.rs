@@ -34,6 +34,7 @@ pub(crate) mod quota_corrections;
 pub(crate) mod quotas;
 mod read_queue;
 pub(crate) mod readers;
+pub(crate) mod record_id;
 pub(crate) mod sealed;
 pub(crate) mod search;
 pub(crate) mod setup;

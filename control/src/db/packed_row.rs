@@ -7,15 +7,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use records::block::{self, Block};
 use records::digest::{long_digest, wide_digest};
 
+use super::record_id::RecordId;
 use super::signed;
 use crate::db::engine::{Db, DbError, DbErrorKind, DbResult, Row};
 
 /// A row of `SELECT * FROM usage`, all of whose columns but `rows` have been compared with the digest.
 #[derive(Debug)]
 pub(crate) struct PackedRow<'a> {
-    pub(crate) id: i64,
+    pub(crate) id: RecordId,
     /// The texts of the records.
     pub(crate) names: Vec<&'a str>,
+    /// The id as it is stored.
+    number: i64,
     rows: &'a [u8],
     digest: Option<u64>,
 }
@@ -27,6 +30,7 @@ impl<'a> PackedRow<'a> {
         let (requests, names) = (row.get::<&[u8]>("requests")?, row.get::<&[u8]>("names")?);
         let read = Self {
             id: row.get("id")?,
+            number: row.get("id")?,
             names: block::names(names),
             rows: row.get::<&[u8]>("rows")?,
             digest: row.get::<Option<i64>>("digest")?.map(i64::cast_unsigned),
@@ -37,7 +41,7 @@ impl<'a> PackedRow<'a> {
 
     /// Returns the packed records, or an error that names the row if they are damaged.
     pub(crate) fn rows(&self) -> DbResult<&'a [u8]> {
-        self.compare(|digest| digest & LOWER == u64::from(rows_digest(self.id, self.rows)))?;
+        self.compare(|digest| digest & LOWER == u64::from(rows_digest(self.number, self.rows)))?;
         Ok(self.rows)
     }
 
@@ -76,14 +80,24 @@ pub(crate) fn check_all(db: &Db) -> DbResult<()> {
 }
 
 /// Writes a row, replacing an existing one with this id.
-pub(crate) fn put(tx: &Db, id: i64, block: &Block) -> DbResult<()> {
+pub(crate) fn put(tx: &Db, id: RecordId, block: &Block) -> DbResult<()> {
+    let number = id.stored()?;
     let (first_ms, last_ms) = (signed(block.first_ms), signed(block.last_ms));
     let names = &block.names().packed;
-    let head = head_digest([id, first_ms, last_ms, block.exchanges.into()], &block.requests, names);
-    let digest = u64::from(head) << 32 | u64::from(rows_digest(id, &block.rows));
+    let head = head_digest([number, first_ms, last_ms, block.exchanges.into()], &block.requests, names);
+    let digest = u64::from(head) << 32 | u64::from(rows_digest(number, &block.rows));
     tx.execute(
         WRITE,
-        (id, first_ms, last_ms, block.exchanges, &block.requests, names, &block.rows, digest.cast_signed()),
+        (
+            number,
+            first_ms,
+            last_ms,
+            block.exchanges,
+            &block.requests,
+            names,
+            &block.rows,
+            digest.cast_signed(),
+        ),
     )?;
     Ok(())
 }
@@ -132,7 +146,7 @@ mod tests {
         for id in 1..=3 {
             let mut block = Block::default();
             (0..100).for_each(|_| drop(block.push(&record, trace)));
-            put(&db, id, &block).unwrap();
+            put(&db, RecordId::here(id), &block).unwrap();
         }
         db
     }

@@ -6,22 +6,23 @@ use records::{Record, Trace, block};
 use super::requests::RequestFilter;
 use crate::db::engine::{Db, DbResult, named_params};
 use crate::db::packed_row::PackedRow;
+use crate::db::record_id::RecordId;
 
 /// The progress of an export.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
     filter: RequestFilter,
     /// The id of the last block that was read.
-    done: i64,
+    done: RecordId,
     /// The id of the last block that existed at the start.
-    last: i64,
+    last: RecordId,
 }
 
 impl Progress {
     /// Starts an export of the exchanges that are stored now.
     pub(crate) fn start(db: &Db, filter: &RequestFilter) -> DbResult<Self> {
-        let last: Option<i64> = db.optional_row(LAST, (), |row| row.get("id"))?;
-        Ok(Self { filter: filter.resolved(db)?, done: 0, last: last.unwrap_or(0) })
+        let last: Option<RecordId> = db.optional_row(LAST, (), |row| row.get("id"))?;
+        Ok(Self { filter: filter.resolved(db)?, done: RecordId::default(), last: last.unwrap_or_default() })
     }
 
     /// Passes the exchanges of the next block to `each`. Returns false if there is no block left.

@@ -18,6 +18,7 @@ use crate::db::HOUR_MS;
 use crate::db::engine::{Db, DbResult, named_params};
 use crate::db::packed_row::{PackedRow, put, unless_damaged};
 use crate::db::quota_corrections::{Corrections, Costs};
+use crate::db::record_id::RecordId;
 use crate::db::usage_effects;
 use crate::routing::catalog::history::History;
 
@@ -34,7 +35,7 @@ pub(crate) struct Repricing {
     /// The counters of limits in memory.
     pub(crate) counters: Arc<Counters>,
     /// The id of the last completed row.
-    pub(crate) after: i64,
+    pub(crate) after: RecordId,
 }
 
 /// The progress of a repricing.
@@ -105,20 +106,20 @@ impl Repricing {
     fn block(
         &self,
         tx: &Db,
-        after: i64,
+        after: RecordId,
         done: &mut Repriced,
         mut corrections: Option<&mut Corrections>,
-    ) -> DbResult<Option<i64>> {
+    ) -> DbResult<Option<RecordId>> {
         let signed = |moment: u64| i64::try_from(moment).unwrap_or(i64::MAX);
         let mut statement = tx.prepare(NEXT)?;
         let (from, to) = (signed(self.from_ms), signed(self.to_ms));
         let mut rows = statement.query(named_params! {":after": after, ":from": from, ":to": to})?;
         let Some(row) = rows.next()? else { return Ok(None) };
-        let id: i64 = row.get("id")?;
+        let id: RecordId = row.get("id")?;
         let read = PackedRow::read(row).and_then(|row| Ok((row.rows()?, row.names)));
         let Some((packed, names)) = unless_damaged(read)? else { return Ok(Some(id)) };
         let Some(mut exchanges) = block::rows(packed, &names).collect::<Option<Vec<_>>>() else {
-            tracing::warn!(row = id, "a row of usage is not a valid record; its costs stay unchanged");
+            tracing::warn!(row = %id, "a row of usage is not a valid record; its costs stay unchanged");
             return Ok(Some(id));
         };
         let mut differences = HashMap::<HourSum<'_>, Difference>::new();

@@ -65,12 +65,6 @@ impl Rollup {
         }
     }
 
-    /// Discards the sums.
-    pub(crate) fn clear(&mut self) {
-        self.hours.clear();
-        self.last = None;
-    }
-
     /// Adds the sums to the tables and clears them. Runs in the transaction that adds the exchanges. Returns the number
     /// of exchanges whose sums were rejected by a table.
     pub(crate) fn store(&mut self, tx: &Db, names: &BlockNames) -> DbResult<u64> {

@@ -1,5 +1,5 @@
 //! Writes the table `usage`. Exchanges are added to the last row until it is large enough, so that an idle gateway has
-//! few rows and a busy one writes each row once.
+//! few rows and a busy one writes each row once. A row contains the exchanges of one node that started on one UTC day.
 
 use std::mem;
 
@@ -10,26 +10,41 @@ use super::metrics::ExchangeSums;
 use super::minutes::MinuteSums;
 use super::recent::feed::RowPlace;
 use super::request_index;
-use super::rollup::Rollup;
+use super::rollup::{DAY_HOURS, Rollup};
 use super::target_groups::TargetGroups;
+use crate::db::HOUR_MS;
 use crate::db::engine::{Db, DbResult, Row};
 use crate::db::packed_row::put;
+use crate::db::record_id::{NodeId, RecordId};
 
-/// The writer of the table. Caches the contents of the last row.
+/// The writer of the table.
 #[derive(Debug, Default)]
 pub(crate) struct UsageTable {
-    /// The row that is being filled.
-    block: Block,
-    /// Its id, once known.
-    id: Option<i64>,
-    rollup: Rollup,
-    groups: TargetGroups,
+    /// The rows that are being filled, one for each day of the current transaction. Between transactions only the last
+    /// row of the table, unless it is closed.
+    rows: Vec<OpenRow>,
+    /// The id of the next row, once known.
+    next: Option<RecordId>,
     /// The sums of the groups of the current transaction.
     sums: GroupSums,
     /// The counts of the current transaction.
     counts: Stored,
     /// The end of the table; `None` if it has not been read since the start or since a failure.
     end: Option<RowPlace>,
+}
+
+/// A row that is being filled: exchanges that started on one UTC day.
+#[derive(Debug, Default)]
+struct OpenRow {
+    /// The number of the day since the Unix epoch; `None` if the row is empty.
+    day: Option<u64>,
+    /// The id, once it was written.
+    id: Option<RecordId>,
+    block: Block,
+    rollup: Rollup,
+    groups: TargetGroups,
+    /// True if exchanges were added since it was written.
+    is_changed: bool,
 }
 
 /// The sums of groups of exchanges.
@@ -58,53 +73,67 @@ impl UsageTable {
         trace: Trace<'_>,
         now_ms: u64,
     ) -> DbResult<()> {
-        let pushed = self.block.push(record, trace);
-        self.rollup.count(record, &pushed);
-        self.groups.add(record, trace, &pushed, now_ms);
+        let at = self.row_of(record.started_at_ms / DAY_MS);
         self.counts.added += 1;
-        if self.block.rows.len() >= BYTES_MAX {
-            self.write(tx)?;
-            self.next();
+        let Some(row) = self.rows.get_mut(at) else { return Ok(()) };
+        row.add(record, trace, now_ms);
+        if row.block.rows.len() >= BYTES_MAX {
+            self.write(tx, at)?;
+            self.rows.get_mut(at).into_iter().for_each(OpenRow::close);
         }
         Ok(())
     }
 
     /// Writes the added exchanges. Must be called before the commit.
     pub(crate) fn finish(&mut self, tx: &Db) -> DbResult<Stored> {
-        self.write(tx)?;
-        if self.block.exchanges >= ENOUGH {
-            self.next();
-        }
+        // The row that has an id already is the first.
+        self.rows.sort_by_key(|row| (row.id.is_none(), row.day));
+        (0..self.rows.len()).try_for_each(|at| self.write(tx, at))?;
+        // Only the last row of the table may grow, so that whoever has read the rows in order knows what is new.
+        let last = self.end.map(|end| end.id);
+        self.rows.retain(|row| row.id.is_some() && row.id == last && row.block.exchanges < ENOUGH);
         Ok(mem::take(&mut self.counts))
     }
 
     /// Discards the added exchanges after the transaction failed.
     pub(crate) fn abandon(&mut self) {
-        self.rollup.clear();
-        self.groups.clear();
+        // The table still contains the last row as it was before.
+        self.rows.clear();
         self.sums = GroupSums::default();
         self.counts = Stored::default();
         self.end = None;
-        // The table still contains the row as it was before.
-        self.next();
     }
 
-    fn write(&mut self, tx: &Db) -> DbResult<()> {
-        let block = &self.block;
-        if block.exchanges == 0 {
-            return Ok(());
-        }
-        self.counts.rejected += self.rollup.store(tx, block.names())?;
-        self.groups.drain(|group, figures| {
+    /// Returns the position of the row for exchanges of a day.
+    fn row_of(&mut self, day: u64) -> usize {
+        let of_day = self.rows.iter().position(|row| row.day == Some(day));
+        let at = of_day.or_else(|| self.rows.iter().position(|row| row.day.is_none()));
+        at.unwrap_or_else(|| {
+            self.rows.push(OpenRow::default());
+            self.rows.len() - 1
+        })
+    }
+
+    fn write(&mut self, tx: &Db, at: usize) -> DbResult<()> {
+        let Some(row) = self.rows.get_mut(at).filter(|row| row.is_changed) else { return Ok(()) };
+        let OpenRow { block, groups, .. } = row;
+        self.counts.rejected += row.rollup.store(tx, block.names())?;
+        groups.drain(|group, figures| {
             self.sums.metrics.add_group(group, figures, block.names());
             self.sums.minutes.add_group(group, figures, block.names());
         });
-        let id = match self.id {
+        let id = match row.id {
             Some(id) => id,
-            None => *self.id.insert(next_id(tx)?),
+            None => {
+                let id = self.next.map_or_else(|| next_id(tx), Ok)?;
+                self.next = Some(id.next());
+                *row.id.insert(id)
+            }
         };
-        self.end = Some(RowPlace { id, taken: block.exchanges });
-        put(tx, id, block)
+        let place = RowPlace { id, taken: row.block.exchanges };
+        self.end = self.end.filter(|end| end.id > id).or(Some(place));
+        row.is_changed = false;
+        put(tx, id, &row.block)
     }
 
     /// Takes the sums of the transaction, which has committed.
@@ -112,7 +141,7 @@ impl UsageTable {
         mem::take(&mut self.sums)
     }
 
-    /// Returns the end of the table.
+    /// Returns the end of the table: that of the last row of this node.
     pub(crate) fn end(&mut self, db: &Db) -> DbResult<RowPlace> {
         match self.end {
             Some(end) => Ok(end),
@@ -122,30 +151,46 @@ impl UsageTable {
 
     /// Closes the last row: the next exchange starts a new one.
     pub(crate) fn leave_row(&mut self) {
-        self.next();
+        self.rows.clear();
     }
 
     /// Returns the id of the first row that may still change.
-    pub(crate) fn open_row(&self) -> i64 {
-        self.id.unwrap_or(i64::MAX)
-    }
-
-    fn next(&mut self) {
-        self.block.clear();
-        self.id = self.id.map(|id| id + 1);
+    pub(crate) fn open_row(&self) -> RecordId {
+        let open = self.rows.iter().filter_map(|row| row.id).min();
+        open.or(self.next).unwrap_or(RecordId::end_of(NodeId::THIS))
     }
 }
 
-/// Returns the end of the table: that of its last row.
+impl OpenRow {
+    fn add(&mut self, record: &Record<'_>, trace: Trace<'_>, now_ms: u64) {
+        self.day = Some(record.started_at_ms / DAY_MS);
+        let pushed = self.block.push(record, trace);
+        self.rollup.count(record, &pushed);
+        self.groups.add(record, trace, &pushed, now_ms);
+        self.is_changed = true;
+    }
+
+    /// Prepares a row that was written for exchanges of another one.
+    fn close(&mut self) {
+        self.block.clear();
+        (self.day, self.id) = (None, None);
+    }
+}
+
+/// Returns the end of the table: that of the last row of this node.
 fn end_of_table(db: &Db) -> DbResult<RowPlace> {
     let place = |row: Row<'_>| Ok(RowPlace { id: row.get("id")?, taken: row.get("exchanges")? });
-    Ok(db.optional_row(LAST, (), place)?.unwrap_or_default())
+    Ok(db.optional_row(LAST, of_this_node(), place)?.unwrap_or_default())
 }
 
 /// Returns an id that no row has and that no run of the request index covers.
-fn next_id(db: &Db) -> DbResult<i64> {
-    let last: Option<i64> = db.optional_row(LAST, (), |row| row.get("id"))?;
-    Ok(last.unwrap_or(0).max(request_index::covered(db)?) + 1)
+fn next_id(db: &Db) -> DbResult<RecordId> {
+    let last: Option<RecordId> = db.optional_row(LAST, of_this_node(), |row| row.get("id"))?;
+    Ok(last.unwrap_or(RecordId::before(NodeId::THIS)).max(request_index::covered(db)?).next())
+}
+
+fn of_this_node() -> [RecordId; 2] {
+    [RecordId::before(NodeId::THIS), RecordId::end_of(NodeId::THIS)]
 }
 
 /// Number of exchanges at which a row is closed.
@@ -153,4 +198,7 @@ const ENOUGH: u32 = 64;
 /// Size in bytes at which a row is closed.
 const BYTES_MAX: usize = 256 << 10;
 
-const LAST: &str = "SELECT id, exchanges FROM usage ORDER BY id DESC LIMIT 1";
+const DAY_MS: u64 = DAY_HOURS * HOUR_MS;
+
+const LAST: &str =
+    "SELECT id, exchanges FROM usage WHERE id >= :first AND id < :end ORDER BY id DESC LIMIT 1";

@@ -108,7 +108,7 @@ impl TargetGroups {
     }
 
     /// Removes the groups.
-    pub(super) fn clear(&mut self) {
+    fn clear(&mut self) {
         self.groups.clear();
         self.indexes.clear();
     }

@@ -143,6 +143,7 @@ fn an_export_has_every_exchange_once_in_either_format() {
     gateway.log.append(&UsageEvent {
         request_id: "=cmd|' /C calc'!A0".into(),
         selector: "a,\"b\"\nc".into(),
+        started_at_ms: events.iter().map(|event| event.started_at_ms).max().unwrap(),
         ..event(1)
     });
     gateway.wait_stored(401);

@@ -18,6 +18,7 @@ use crate::common::money::MicroUsd;
 use crate::db::audit::AuditEntry;
 use crate::db::engine::Db;
 use crate::db::overrides;
+use crate::db::record_id::RecordId;
 use crate::routing::catalog::facts::Priced;
 use crate::routing::catalog::history::History;
 use crate::routing::publish::Touched;
@@ -177,8 +178,11 @@ async fn repricing(app: &App, body: &RepriceRequest) -> Result<Repricing, ApiErr
     if from_ms > to_ms {
         return Err(ApiError::parameter("from", "from must not be after to."));
     }
-    let after = body.cursor.as_deref().map_or(Ok(0), str::parse);
-    let after = after.map_err(|_| {
+    let after = body
+        .cursor
+        .as_deref()
+        .map_or(Some(RecordId::default()), |text| RecordId::of_stored(text.parse().ok()?));
+    let after = after.ok_or_else(|| {
         ApiError::parameter("cursor", "cursor must be the next_cursor of an earlier response.")
     })?;
     let (provider, model) = (body.provider.clone(), body.model.clone());

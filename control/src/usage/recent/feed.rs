@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ended::EndedExchanges;
+use crate::db::record_id::RecordId;
 
-/// A place in the table: all exchanges of earlier rows, and the first ones of this row.
+/// A place among the rows of a node: all exchanges of its earlier rows, and the first ones of this row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RowPlace {
-    pub(crate) id: i64,
+    pub(crate) id: RecordId,
     pub(crate) taken: u32,
 }
 

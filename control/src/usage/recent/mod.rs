@@ -15,6 +15,7 @@ use self::feed::{RecentFeed, RowPlace, StoredBatch};
 use super::series::figures::PeriodFigures;
 use crate::db::engine::{Db, DbResult, Row};
 use crate::db::packed_row::{PackedRow, unless_damaged};
+use crate::db::record_id::RecordId;
 use crate::db::signed;
 
 /// The exchanges that ended in the last minutes.
@@ -114,12 +115,12 @@ impl RecentUsage {
     /// Reads the rows of the time that is kept, the newest first.
     fn begin(&mut self, db: &Db, now_ms: u64, until: Instant) -> DbResult<()> {
         let newest = db.optional_row(NEWEST, (), |row| row.get("id"))?;
-        let mut place = RowPlace { id: newest.unwrap_or(0), taken: 0 };
+        let mut place = RowPlace { id: newest.unwrap_or_default(), taken: 0 };
         let from_ms = now_ms.saturating_sub((MINUTES_KEPT + LONG_MINUTES) * MINUTE_MS);
         let mut statement = db.prepare(KEPT)?;
         let mut rows = statement.query([signed(from_ms)])?;
         while let Some(row) = rows.next()? {
-            let id: i64 = row.get("id")?;
+            let id: RecordId = row.get("id")?;
             let taken = unless_damaged(self.add_row(row, 0, now_ms))?.unwrap_or(0);
             if id == place.id {
                 place.taken = taken;
@@ -137,7 +138,7 @@ impl RecentUsage {
         let mut statement = db.prepare(FROM)?;
         let mut rows = statement.query([place.id])?;
         while let Some(row) = rows.next()? {
-            let id: i64 = row.get("id")?;
+            let id: RecordId = row.get("id")?;
             let known = if id == place.id { place.taken } else { 0 };
             let taken = unless_damaged(self.add_row(row, known, now_ms))?.unwrap_or(known);
             self.read = Some(RowPlace { id, taken });
@@ -206,7 +207,7 @@ impl RecentUsage {
 
     /// False if the table was read and found empty.
     pub(crate) fn has_usage(&self) -> bool {
-        self.read.is_none_or(|place| place.id > 0)
+        self.read.is_none_or(|place| place.id > RecordId::default())
     }
 
     /// Returns the figures for the verdict.

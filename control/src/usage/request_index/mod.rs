@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use records::block::{may_hold, request_hash};
 
 use crate::db::engine::{Db, DbResult};
+use crate::db::record_id::{NodeId, RecordId};
 use crate::usage::retention::tables::lazily;
 
 /// Creates runs for the stored rows, one at a time, in steps that hold the writer thread for a short time.
@@ -47,7 +48,7 @@ impl RequestIndex {
     }
 
     /// Continues to create a run, if the rows of `usage` before `end`, which no longer change, contain enough exchanges.
-    pub(crate) fn step(&mut self, db: &mut Db, end: i64) {
+    pub(crate) fn step(&mut self, db: &mut Db, end: RecordId) {
         let mut draft = self.draft.take().unwrap_or_else(|| RunDraft::new(RUN));
         match draft.step(db, end) {
             Ok(RunStep::More) => self.draft = Some(draft),
@@ -67,7 +68,7 @@ struct RunDraft {
     exchanges_min: u64,
     exchanges: u64,
     /// The first and the last row.
-    rows: Option<(i64, i64)>,
+    rows: Option<(RecordId, RecordId)>,
     /// True if all rows have been read.
     is_read: bool,
     /// The entries of the buckets that are not written yet.
@@ -93,7 +94,7 @@ impl RunDraft {
     }
 
     /// Reads some rows before `end`, or writes some buckets.
-    fn step(&mut self, db: &mut Db, end: i64) -> DbResult<RunStep> {
+    fn step(&mut self, db: &mut Db, end: RecordId) -> DbResult<RunStep> {
         if self.is_read {
             return lazily(db, |tx| self.write(tx));
         }
@@ -101,7 +102,7 @@ impl RunDraft {
     }
 
     /// Reads rows until the run has enough exchanges, or the step has [`READ_AT_ONCE`].
-    fn read(&mut self, db: &Db, end: i64) -> DbResult<RunStep> {
+    fn read(&mut self, db: &Db, end: RecordId) -> DbResult<RunStep> {
         let pause = self.exchanges.saturating_add(READ_AT_ONCE);
         let after = match self.rows {
             Some((_, last)) => last,
@@ -160,7 +161,7 @@ impl RunDraft {
 }
 
 /// Returns the ids of the rows of `usage` that may contain this request id, newest first.
-pub(crate) fn rows_with(db: &Db, request_id: &str) -> DbResult<Vec<i64>> {
+pub(crate) fn rows_with(db: &Db, request_id: &str) -> DbResult<Vec<RecordId>> {
     let hash = request_hash(request_id);
     // Reads these rows first: a row that is added to a run in the meantime is found twice instead of being missed.
     let mut found = uncovered_with(db, hash)?;
@@ -168,11 +169,11 @@ pub(crate) fn rows_with(db: &Db, request_id: &str) -> DbResult<Vec<i64>> {
     let mut statement = db.prepare(BUCKET)?;
     let mut runs = statement.query([bucket])?;
     while let Some(run) = runs.next()? {
-        let first: i64 = run.get("first")?;
+        let first: RecordId = run.get("first")?;
         let entries = run.get::<&[u8]>("entries")?.as_chunks::<ENTRY_BYTES>().0;
         let with_hash = entries.iter().filter(|entry| entry.starts_with(&[low, middle, high]));
         found.extend(with_hash.map(|[.., far, farther, farthest]| {
-            first + i64::from(u32::from_le_bytes([*far, *farther, *farthest, 0]))
+            first.later(u32::from_le_bytes([*far, *farther, *farthest, 0]))
         }));
     }
     found.sort_unstable_by(|one, other| other.cmp(one));
@@ -181,9 +182,9 @@ pub(crate) fn rows_with(db: &Db, request_id: &str) -> DbResult<Vec<i64>> {
 }
 
 /// Returns the matching rows that are not in any run.
-fn uncovered_with(db: &Db, hash: u32) -> DbResult<Vec<i64>> {
+fn uncovered_with(db: &Db, hash: u32) -> DbResult<Vec<RecordId>> {
     let mut statement = db.prepare(UNCOVERED)?;
-    let mut rows = statement.query([covered(db)?, i64::MAX])?;
+    let mut rows = statement.query([covered(db)?, RecordId::end_of(NodeId::THIS)])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         if may_hold(row.get::<&[u8]>("requests")?, hash) {
@@ -194,14 +195,14 @@ fn uncovered_with(db: &Db, hash: u32) -> DbResult<Vec<i64>> {
 }
 
 /// Returns the id of the last row of `usage` that is in a run, or 0 if no row is. Later rows have greater ids.
-pub(crate) fn covered(db: &Db) -> DbResult<i64> {
-    let last: Option<i64> = db.optional_row(LAST, (), |row| row.get(0))?;
-    Ok(last.unwrap_or(0))
+pub(crate) fn covered(db: &Db) -> DbResult<RecordId> {
+    let last: Option<RecordId> = db.optional_row(LAST, (), |row| row.get(0))?;
+    Ok(last.unwrap_or_default())
 }
 
 /// Deletes the oldest run if all of its rows of `usage` are deleted. Returns false if there is no such run.
 pub(crate) fn forget_run(tx: &Db) -> DbResult<bool> {
-    let oldest: Option<i64> = tx.optional_row(OLDEST, (), |row| row.get(0))?;
+    let oldest: Option<RecordId> = tx.optional_row(OLDEST, (), |row| row.get(0))?;
     let Some(last) = oldest else { return Ok(false) };
     if tx.exists(IS_ROW_LEFT, [last])? {
         return Ok(false);
@@ -214,8 +215,8 @@ pub(crate) fn forget_run(tx: &Db) -> DbResult<bool> {
 }
 
 /// Returns the distance of `id` from the run's first row, or `None` if it exceeds 24 bits.
-fn place_in_run(first: i64, id: i64) -> Option<[u8; 3]> {
-    match u32::try_from(id - first).ok()?.to_le_bytes() {
+fn place_in_run(first: RecordId, id: RecordId) -> Option<[u8; 3]> {
+    match u32::try_from(id.distance_from(first)?).ok()?.to_le_bytes() {
         [far, farther, farthest, 0] => Some([far, farther, farthest]),
         _ => None,
     }

@@ -31,19 +31,19 @@ fn row(ids: impl IntoIterator<Item = String>) -> Block {
     block
 }
 
-fn name(row: i64, place: u32) -> String {
+fn name(row: u64, place: u32) -> String {
     format!("req-{row}-{place}")
 }
 
 /// Writes rows with 50 requests each.
-fn fill(db: &Db, rows: std::ops::RangeInclusive<i64>) {
+fn fill(db: &Db, rows: std::ops::RangeInclusive<u64>) {
     for id in rows {
-        put(db, id, &row((0..50).map(|place| name(id, place)))).unwrap();
+        put(db, RecordId::here(id), &row((0..50).map(|place| name(id, place)))).unwrap();
     }
 }
 
 /// Creates a run of at least `exchanges_min` exchanges.
-fn make_run(db: &mut Db, end: i64, exchanges_min: u64) -> DbResult<RunStep> {
+fn make_run(db: &mut Db, end: RecordId, exchanges_min: u64) -> DbResult<RunStep> {
     let mut draft = RunDraft::new(exchanges_min);
     loop {
         let step = draft.step(db, end)?;
@@ -52,6 +52,8 @@ fn make_run(db: &mut Db, end: i64, exchanges_min: u64) -> DbResult<RunStep> {
         }
     }
 }
+
+const END: RecordId = RecordId::end_of(NodeId::THIS);
 
 fn migrated() -> Db {
     let mut db = Db::in_memory().unwrap();
@@ -68,10 +70,10 @@ fn entries(db: &Db) -> usize {
     db.row("SELECT count(*) FROM usage_requests", (), |row| row.get(0)).unwrap()
 }
 
-fn assert_found(db: &Db, rows: std::ops::RangeInclusive<i64>) {
+fn assert_found(db: &Db, rows: std::ops::RangeInclusive<u64>) {
     for id in rows {
         for place in [0, 17, 49] {
-            assert_eq!(rows_with(db, &name(id, place)).unwrap(), [id]);
+            assert_eq!(rows_with(db, &name(id, place)).unwrap(), [RecordId::here(id)]);
             let found =
                 requests::row(db, &NamedRequest::newest(name(id, place))).unwrap().expect("it is stored");
             assert_eq!(found.request_id, name(id, place));
@@ -85,12 +87,12 @@ fn rows_covered_by_a_run_are_found_without_scanning() {
     let mut db = migrated();
     fill(&db, 1..=20);
     assert_found(&db, 1..=20);
-    assert_eq!(make_run(&mut db, 15, 1_000).unwrap(), RunStep::TooFew { waiting: 700 });
+    assert_eq!(make_run(&mut db, RecordId::here(15), 1_000).unwrap(), RunStep::TooFew { waiting: 700 });
     for _ in 0..3 {
-        assert_eq!(make_run(&mut db, i64::MAX, 300).unwrap(), RunStep::Complete);
+        assert_eq!(make_run(&mut db, END, 300).unwrap(), RunStep::Complete);
     }
-    assert_eq!(make_run(&mut db, i64::MAX, 300).unwrap(), RunStep::TooFew { waiting: 100 });
-    assert_eq!((covered(&db).unwrap(), runs(&db)), (18, 3));
+    assert_eq!(make_run(&mut db, END, 300).unwrap(), RunStep::TooFew { waiting: 100 });
+    assert_eq!((covered(&db).unwrap(), runs(&db)), (RecordId::here(18), 3));
     // Repricing rewrites rows.
     fill(&db, 5..=7);
     db.execute("UPDATE usage SET requests = x'', digest = NULL WHERE id <= 18", ()).unwrap();
@@ -103,21 +105,21 @@ fn rows_covered_by_a_run_are_found_without_scanning() {
 fn a_row_that_may_still_change_is_not_covered_by_a_run() {
     let mut db = migrated();
     fill(&db, 1..=10);
-    assert_eq!(make_run(&mut db, 10, 450).unwrap(), RunStep::Complete);
-    put(&db, 10, &row((0..60).map(|place| name(10, place)))).unwrap();
-    assert_eq!(covered(&db).unwrap(), 9);
-    assert_eq!(rows_with(&db, &name(10, 59)).unwrap(), [10]);
+    assert_eq!(make_run(&mut db, RecordId::here(10), 450).unwrap(), RunStep::Complete);
+    put(&db, RecordId::here(10), &row((0..60).map(|place| name(10, place)))).unwrap();
+    assert_eq!(covered(&db).unwrap(), RecordId::here(9));
+    assert_eq!(rows_with(&db, &name(10, 59)).unwrap(), [RecordId::here(10)]);
 }
 
 #[test]
 fn rows_with_a_repeated_request_id_are_found_newest_first() {
     let mut db = migrated();
     for id in 1..=40 {
-        put(&db, id, &row((0..50).map(|_| "same".to_owned()))).unwrap();
+        put(&db, RecordId::here(id), &row((0..50).map(|_| "same".to_owned()))).unwrap();
         db.execute("UPDATE usage SET last_ms = :last_ms, digest = NULL WHERE id = :last_ms", [id]).unwrap();
     }
-    while make_run(&mut db, i64::MAX, 500).unwrap() == RunStep::Complete {}
-    assert_eq!(rows_with(&db, "same").unwrap(), (1..=40).rev().collect::<Vec<_>>());
+    while make_run(&mut db, END, 500).unwrap() == RunStep::Complete {}
+    assert_eq!(rows_with(&db, "same").unwrap(), (1..=40).rev().map(RecordId::here).collect::<Vec<_>>());
     let bytes = "SELECT max(length(entries)) FROM usage_requests";
     let longest: usize = db.row(bytes, (), |row| row.get(0)).unwrap();
     assert_eq!(longest, 10 * ENTRY_BYTES, "one entry for each row");
@@ -129,8 +131,8 @@ fn rows_with_distant_ids_are_in_different_runs() {
     let far = 1 + (1 << 24);
     fill(&db, 1..=3);
     fill(&db, far..=far + 4);
-    while make_run(&mut db, i64::MAX, 250).unwrap() == RunStep::Complete {}
-    assert_eq!((runs(&db), covered(&db).unwrap()), (2, far + 4));
+    while make_run(&mut db, END, 250).unwrap() == RunStep::Complete {}
+    assert_eq!((runs(&db), covered(&db).unwrap()), (2, RecordId::here(far + 4)));
     db.execute("UPDATE usage SET requests = x'', digest = NULL", ()).unwrap();
     assert_found(&db, 1..=3);
     assert_found(&db, far..=far + 4);
@@ -148,7 +150,7 @@ fn runs_are_deleted_with_their_rows_and_row_ids_are_never_reused() {
         Db::create(home.path().join("test.db")).unwrap()
     };
     let mut db = store(0..500);
-    while make_run(&mut db, i64::MAX, 100).unwrap() == RunStep::Complete {}
+    while make_run(&mut db, END, 100).unwrap() == RunStep::Complete {}
     assert!(runs(&db) > 0);
     let last = covered(&db).unwrap();
     drop(store(500..600));
@@ -157,7 +159,7 @@ fn runs_are_deleted_with_their_rows_and_row_ids_are_never_reused() {
     assert_eq!(runs(&db), 0, "their rows are gone");
     assert!(requests::row(&db, &NamedRequest::newest("req-3")).unwrap().is_none());
     assert!(requests::row(&db, &NamedRequest::newest("req-550")).unwrap().is_some());
-    while make_run(&mut db, i64::MAX, 10).unwrap() == RunStep::Complete {}
+    while make_run(&mut db, END, 10).unwrap() == RunStep::Complete {}
     let covered_now = covered(&db).unwrap();
     assert!(covered_now > last);
     // The state after a kill between the two deletions.
@@ -167,7 +169,7 @@ fn runs_are_deleted_with_their_rows_and_row_ids_are_never_reused() {
     let mut log = process.journal.log().unwrap();
     log.append(&event(700));
     process.settle();
-    assert!(process.sql("SELECT min(id) FROM usage") > covered_now);
+    assert!(process.sql("SELECT min(id) FROM usage") > covered_now.stored().unwrap());
     assert!(requests::row(&db, &NamedRequest::newest("req-700")).unwrap().is_some());
     tables::usage(&db, u64::MAX, long).unwrap();
     assert_eq!(runs(&db), 0);
@@ -179,7 +181,7 @@ fn a_database_without_a_request_index_gets_one_in_steps() {
     let before = 16;
     MIGRATIONS[..before].iter().for_each(|(_, sql)| db.batch(sql).unwrap());
     db.set_pragma(None, "user_version", i64::try_from(before).unwrap()).unwrap();
-    let rows = i64::try_from(5 * RUN / 100).unwrap();
+    let rows = 5 * RUN / 100;
     for id in 1..=rows {
         let block = row((0..50).map(|place| name(id, place)));
         let insert = "INSERT INTO usage (id, first_ms, last_ms, exchanges, requests, names, rows) \
@@ -192,7 +194,7 @@ fn a_database_without_a_request_index_gets_one_in_steps() {
     let mut steps = 0;
     while index.is_due() {
         let before = entries(&db);
-        index.step(&mut db, i64::MAX);
+        index.step(&mut db, END);
         assert!(entries(&db) <= before + WRITTEN_AT_ONCE, "a step writes few buckets");
         assert_found(&db, rows / 2..=rows / 2);
         steps += 1;
@@ -224,11 +226,11 @@ fn the_request_index_moves_with_the_usage_tables() {
     };
     moved(false, &|db, _| {
         fill(db, 1..=20);
-        while make_run(db, i64::MAX, 300).unwrap() == RunStep::Complete {}
+        while make_run(db, END, 300).unwrap() == RunStep::Complete {}
     });
     for apart in [true, false, true] {
         moved(apart, &|db, dir| {
-            assert_eq!((runs(db), covered(db).unwrap()), (3, 18), "apart: {apart}");
+            assert_eq!((runs(db), covered(db).unwrap()), (3, RecordId::here(18)), "apart: {apart}");
             assert_found(db, 1..=20);
             assert_eq!(dir.join("usage.db").exists(), apart);
         });
@@ -247,14 +249,14 @@ fn an_interrupted_run_is_rebuilt_without_leftovers() {
         let mut db = migrated();
         fill(&db, 1..=10);
         let mut draft = RunDraft::new(400);
-        assert_eq!(draft.step(&mut db, i64::MAX).unwrap(), RunStep::More);
+        assert_eq!(draft.step(&mut db, END).unwrap(), RunStep::More);
         for _ in 0..writes {
-            assert_eq!(draft.step(&mut db, i64::MAX).unwrap(), RunStep::More);
+            assert_eq!(draft.step(&mut db, END).unwrap(), RunStep::More);
         }
-        assert_eq!((entries(&db), covered(&db).unwrap()), (writes * WRITTEN_AT_ONCE, 0));
+        assert_eq!((entries(&db), covered(&db).unwrap()), (writes * WRITTEN_AT_ONCE, RecordId::default()));
         assert_found(&db, 1..=10);
-        assert_eq!(make_run(&mut db, i64::MAX, 300).unwrap(), RunStep::Complete);
-        assert_eq!((entries(&db), covered(&db).unwrap()), (BUCKETS, 6));
+        assert_eq!(make_run(&mut db, END, 300).unwrap(), RunStep::Complete);
+        assert_eq!((entries(&db), covered(&db).unwrap()), (BUCKETS, RecordId::here(6)));
         assert_found(&db, 1..=10);
     }
 }
@@ -264,8 +266,8 @@ fn a_run_whose_rows_were_deleted_covers_no_rows() {
     let mut db = migrated();
     fill(&db, 1..=10);
     let mut draft = RunDraft::new(400);
-    assert_eq!(draft.step(&mut db, i64::MAX).unwrap(), RunStep::More);
+    assert_eq!(draft.step(&mut db, END).unwrap(), RunStep::More);
     db.execute("DELETE FROM usage", ()).unwrap();
-    assert_eq!(draft.step(&mut db, i64::MAX).unwrap(), RunStep::Complete);
-    assert_eq!(covered(&db).unwrap(), 0);
+    assert_eq!(draft.step(&mut db, END).unwrap(), RunStep::Complete);
+    assert_eq!(covered(&db).unwrap(), RecordId::default());
 }

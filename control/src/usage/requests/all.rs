@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use records::{Record, Trace, block};
 
-use super::{BLOCK_BITS, NEWEST_FIRST, RequestCursor, RequestFilter};
+use super::{NEWEST_FIRST, RequestCursor, RequestFilter};
 use crate::db::engine::{Db, DbResult, named_params};
 use crate::db::packed_row::PackedRow;
 use crate::db::signed;
@@ -35,8 +35,7 @@ pub(crate) fn each(
         for (at, bytes) in (0..).zip(block::pieces(row.rows()?)) {
             let Some((record, trace)) = block::record(bytes, &row.names) else { continue };
             if filter.passes(&record, trace) {
-                let id = (row.id << BLOCK_BITS) + at;
-                take(RequestCursor { started_at_ms: record.started_at_ms, id }, &record, trace);
+                take(RequestCursor::of(&record, row.id, at), &record, trace);
             }
         }
     }

@@ -6,6 +6,7 @@ use super::attempts::AttemptFilter;
 use super::exchange_end::ExchangeEnd;
 use super::search::Search;
 use crate::db::engine::{Db, DbResult};
+use crate::db::record_id::RecordId;
 use crate::usage::dimension::Marks;
 use crate::usage::scope::UsageScope;
 
@@ -124,7 +125,7 @@ impl RequestFilter {
     }
 
     /// True if the block `row` with these names may contain an exchange that passes.
-    pub(crate) fn may_pass(&self, row: i64, names: &[&str]) -> bool {
+    pub(crate) fn may_pass(&self, row: RecordId, names: &[&str]) -> bool {
         let wanted = self.names.iter().map(|(_, name)| name.as_str()).chain(self.error.as_deref());
         wanted.chain(self.attempts.names()).filter(|name| !name.is_empty()).all(|name| names.contains(&name))
             && (self.sessions.is_empty() || names.iter().any(|name| is_one_of(name, &self.sessions)))

@@ -9,6 +9,7 @@ use records::{Record, Trace, block};
 use crate::db::engine::{Db, DbResult, named_params};
 use crate::db::names::{Labels, OwnerNames};
 use crate::db::packed_row::{PackedRow, unless_damaged};
+use crate::db::record_id::RecordId;
 use crate::db::signed;
 use crate::usage::request_index;
 use crate::usage::scope::UsageScope;
@@ -29,7 +30,17 @@ pub(crate) use self::search::Search;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RequestCursor {
     pub(crate) started_at_ms: u64,
-    pub(crate) id: i64,
+    /// The id of the row, and below it the position of the exchange in the row.
+    pub(crate) id: u128,
+}
+
+impl RequestCursor {
+    /// Returns the place of the exchange at a position of a row.
+    fn of(record: &Record<'_>, row: RecordId, at: u32) -> Self {
+        // An id that was read has a number.
+        let row = row.stored().map_or(u128::MAX >> BLOCK_BITS, |number| u128::from(number.cast_unsigned()));
+        Self { started_at_ms: record.started_at_ms, id: (row << BLOCK_BITS) + u128::from(at) }
+    }
 }
 
 /// A page of exchanges, newest first.
@@ -91,17 +102,16 @@ struct Passing<'a> {
     filter: &'a RequestFilter,
     cursor: Option<RequestCursor>,
     /// The id of the block.
-    block: i64,
+    block: RecordId,
     names: &'a [&'a str],
 }
 
 impl Passing<'_> {
     /// Returns their positions and bytes, newest first.
     fn of<'a>(&self, packed: &'a [u8]) -> Vec<(RequestCursor, &'a [u8])> {
-        let place = |(at, bytes): (i64, &'a [u8])| {
+        let place = |(at, bytes): (u32, &'a [u8])| {
             let (record, trace) = block::record(bytes, self.names)?;
-            let id = (self.block << BLOCK_BITS) + at;
-            let place = RequestCursor { started_at_ms: record.started_at_ms, id };
+            let place = RequestCursor::of(&record, self.block, at);
             let passes =
                 self.filter.passes(&record, trace) && self.cursor.is_none_or(|cursor| place < cursor);
             passes.then_some((place, bytes))
@@ -187,7 +197,12 @@ pub(crate) fn stored<'a>(
 }
 
 /// Returns the newest exchange that `wanted` names in one block, if it started after `after_ms`.
-fn newest_of(db: &Db, id: i64, wanted: &NamedRequest, after_ms: Option<u64>) -> DbResult<Option<RequestRow>> {
+fn newest_of(
+    db: &Db,
+    id: RecordId,
+    wanted: &NamedRequest,
+    after_ms: Option<u64>,
+) -> DbResult<Option<RequestRow>> {
     let mut statement = db.prepare(BLOCK)?;
     let mut blocks = statement.query(named_params! {":id": id, ":after": after_ms.map(signed)})?;
     let Some(block) = blocks.next()? else { return Ok(None) };

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use records::{Record, RecordName};
 
 use crate::db::engine::{Db, DbResult, named_params};
+use crate::db::record_id::RecordId;
 use crate::usage::request_index;
 
 /// A text that is the id of a request, or a part of the name or id of something that exchanges refer to. Case is ignored
@@ -15,7 +16,7 @@ pub(crate) struct Search {
     /// The ids of the keys, projects and humans whose names contain the text.
     ids: HashSet<String>,
     /// The rows of `usage` that may contain a request with this id.
-    rows: Vec<i64>,
+    rows: Vec<RecordId>,
 }
 
 impl Search {
@@ -38,7 +39,7 @@ impl Search {
     }
 
     /// True if the block `row` with these names may contain an exchange that fits.
-    pub(super) fn may_fit(&self, row: i64, names: &[&str]) -> bool {
+    pub(super) fn may_fit(&self, row: RecordId, names: &[&str]) -> bool {
         let is_named = |name: &&str| self.is_part_of(name) || self.ids.contains(*name);
         self.rows.contains(&row) || names.iter().any(is_named)
     }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use records::block::{self, Block};
 use records::frame::{self, Frame, JournalSpot};
 use shared::alarm::Alarm;
 use shared::id::{KeyId, ModelId, ProviderId};
@@ -20,6 +21,8 @@ use tempfile::TempDir;
 
 use crate::db::engine::{Db, DbResult};
 use crate::db::key_check::{make_keys, open_keys};
+use crate::db::packed_row::put;
+use crate::db::record_id::RecordId;
 use crate::db::sqlite_state::migrate::migrate;
 use crate::routing::config::{self, Environment};
 use crate::routing::publish::{Publisher, PublisherParams};
@@ -163,6 +166,22 @@ fn requests(db: &Path) -> Vec<String> {
     }
 }
 
+/// Puts all exchanges into one row, as earlier releases did whatever day they started on.
+pub(crate) fn in_one_row(db: &mut Db) {
+    let sql = "SELECT names, rows FROM usage ORDER BY id";
+    let rows: Vec<(Vec<u8>, Vec<u8>)> =
+        db.rows(sql, (), |row| Ok((row.get("names")?, row.get("rows")?))).unwrap();
+    let mut whole = Block::default();
+    for (names, packed) in &rows {
+        let names = block::names(names);
+        for (record, trace) in block::rows(packed, &names).flatten() {
+            whole.push(&record, trace);
+        }
+    }
+    db.execute("DELETE FROM usage", ()).unwrap();
+    put(db, RecordId::here(1), &whole).unwrap();
+}
+
 pub(crate) fn paths(dir: &Path) -> Vec<PathBuf> {
     fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
@@ -255,6 +274,35 @@ fn single_exchanges_share_a_row() {
     }
     assert_eq!(process.stored(), [200; 3]);
     assert_eq!(process.sql("SELECT count(*) FROM usage"), 4, "64 are worth a row");
+}
+
+#[test]
+fn a_row_contains_exchanges_of_one_day_and_only_the_last_row_grows() {
+    const DAY_MS: u64 = 24 * 3_600_000;
+    let home = TempDir::new().unwrap();
+    let mut process = Process::start(home.path());
+    let mut log = process.journal.log().unwrap();
+    let midnight = 1_700_006_400_000;
+    assert_eq!(midnight % DAY_MS, 0);
+    let mut started_at = |process: &mut Process, times: &[u64]| {
+        for started_at_ms in times {
+            assert!(log.append(&UsageEvent { started_at_ms: *started_at_ms, ..event(*started_at_ms) }));
+        }
+        process.settle();
+    };
+    let [yesterday, today] = [midnight - 1_000, midnight];
+    // Exchanges of both days end in turns after midnight.
+    started_at(&mut process, &[yesterday]);
+    started_at(&mut process, &[yesterday + 1, today, yesterday + 2, today + 1, yesterday + 3]);
+    started_at(&mut process, &[today + 2]);
+    started_at(&mut process, &[yesterday + 4]);
+    started_at(&mut process, &[today + 3]);
+    let sql =
+        format!("SELECT id, exchanges FROM usage WHERE first_ms / {DAY_MS} = last_ms / {DAY_MS} ORDER BY id");
+    let rows: Vec<(i64, i64)> =
+        process.meter.db().rows(&sql, (), |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    assert_eq!(rows, [(1, 4), (2, 3), (3, 1), (4, 1)]);
+    assert_eq!(process.stored(), [9; 3]);
 }
 
 #[test]
