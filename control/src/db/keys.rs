@@ -9,7 +9,7 @@ use shared::key_hash::KeyHash;
 use shared::tags;
 
 use super::HOUR_MS;
-use super::allowlist;
+use super::{allowlist, key_use};
 use crate::common::vault::SealPlace;
 use crate::db::engine::{Db, DbResult, FromValue, Mismatch, Row, Statement, Value, named_params};
 
@@ -258,6 +258,7 @@ pub(crate) fn update(tx: &Db, key: &StoredKey) -> DbResult<()> {
 /// Deletes a key. Its usage still counts for its family. Returns true if it was the last key of the family.
 pub(crate) fn delete(tx: &Db, key: &StoredKey) -> DbResult<bool> {
     tx.execute(DELETE, [&key.id])?;
+    key_use::forget(tx, &key.id)?;
     if tx.exists(HAS_KEYS, [&key.family])? {
         tx.execute(REMEMBER, [&key.id, &key.family])?;
         return Ok(false);
@@ -268,13 +269,14 @@ pub(crate) fn delete(tx: &Db, key: &StoredKey) -> DbResult<bool> {
 
 /// Deletes the keys of a project. Returns their ids and families.
 pub(crate) fn delete_of(tx: &Db, project: &str) -> DbResult<(Vec<String>, BTreeSet<String>)> {
-    let (mut ids, mut families) = (Vec::new(), BTreeSet::new());
+    let (mut ids, mut families) = (Vec::<String>::new(), BTreeSet::new());
     let mut statement = tx.prepare(DELETE_OF)?;
     let mut deleted = statement.query([project])?;
     while let Some(row) = deleted.next()? {
         ids.push(row.get("id")?);
         families.insert(row.get("family")?);
     }
+    ids.iter().try_for_each(|id| key_use::forget(tx, id))?;
     for family in &families {
         tx.execute(FORGET_FAMILY, [family])?;
     }
@@ -294,17 +296,6 @@ pub(crate) fn in_family(db: &Db, family: &str) -> DbResult<Vec<String>> {
 /// Returns every key of a family, including deleted ones while the family has other keys.
 pub(crate) fn of_family(db: &Db, family: &str) -> DbResult<Vec<String>> {
     db.rows(OF_FAMILY, [family], |row| row.get("id"))
-}
-
-/// Records that a key was used in an hour since the Unix epoch. Writes at most once per key and hour.
-pub(crate) fn mark_used(tx: &Db, id: &str, hour: u64) -> DbResult<()> {
-    tx.execute(MARK_USED, named_params! {":id": id, ":hour": hour})?;
-    Ok(())
-}
-
-/// True if [`mark_used`] would write.
-pub(crate) fn is_newly_used(db: &Db, id: &str, hour: u64) -> DbResult<bool> {
-    db.exists(IS_NEWLY_USED, named_params! {":id": id, ":hour": hour})
 }
 
 /// The parts of a key that the snapshot needs to authenticate with it.
@@ -423,7 +414,7 @@ const EXPIRING_MAX: i64 = 500;
 const EXPIRING: &str = "SELECT id, name, expires_at_ms FROM keys WHERE state = 'active' AND expires_at_ms > :now \
      AND expires_at_ms <= :until ORDER BY expires_at_ms LIMIT :rows";
 const PAGE: &str = "SELECT id, name, project, acts_as, prefix, state, expires_at_ms, models, endpoints, routes, tags, \
-     sealed IS NOT NULL AS recoverable, last_used_hour, rotated_from, family, version, created_at_ms, \
+     sealed IS NOT NULL AS recoverable, (SELECT max(hour) FROM key_use WHERE key = keys.id) AS last_used_hour, rotated_from, family, version, created_at_ms, \
      updated_at_ms FROM keys WHERE id > :after \
      AND (:projects IS NULL OR project IN (SELECT value FROM json_each(:projects))) \
      AND (:project IS NULL OR project = :project) AND (:acts_as IS NULL OR acts_as = :acts_as) \
@@ -432,7 +423,8 @@ const PAGE: &str = "SELECT id, name, project, acts_as, prefix, state, expires_at
      AND (:prefix IS NULL OR prefix = :prefix) \
      AND (:q IS NULL OR instr(lower(name), :q) > 0 OR instr(lower(id), :q) > 0 OR instr(prefix, :raw) > 0) \
      ORDER BY id LIMIT :rows";
-const FIND: &str = "SELECT *, sealed IS NOT NULL AS recoverable FROM keys WHERE id = :id";
+const FIND: &str = "SELECT *, sealed IS NOT NULL AS recoverable, \
+     (SELECT max(hour) FROM key_use WHERE key = keys.id) AS last_used_hour FROM keys WHERE id = :id";
 const SEALED: &str = "SELECT sealed FROM keys WHERE id = :id";
 const SUCCESSOR: &str = "SELECT id FROM keys WHERE rotated_from = :rotated_from AND state <> 'revoked'";
 const LIVING: &str = "SELECT count(*) AS keys FROM keys \
@@ -447,10 +439,6 @@ const UPDATE: &str = "UPDATE keys SET name = :name, acts_as = :acts_as, \
      models = :models, endpoints = :endpoints, routes = :routes, tags = :tags, version = :version, \
      updated_at_ms = :updated \
      WHERE id = :id";
-const MARK_USED: &str = "UPDATE keys SET last_used_hour = :hour \
-     WHERE id = :id AND (last_used_hour IS NULL OR last_used_hour < :hour)";
-const IS_NEWLY_USED: &str = "SELECT 1 FROM keys \
-     WHERE id = :id AND (last_used_hour IS NULL OR last_used_hour < :hour)";
 const DELETE: &str = "DELETE FROM keys WHERE id = :id";
 const DELETE_OF: &str = "DELETE FROM keys WHERE project = :project RETURNING id, family";
 const HAS_KEYS: &str = "SELECT 1 FROM keys WHERE family = :family";

@@ -20,6 +20,7 @@ pub(crate) mod idempotency;
 pub(crate) mod ids;
 pub(crate) mod jobs;
 pub(crate) mod key_check;
+pub(crate) mod key_use;
 pub(crate) mod keys;
 pub(crate) mod members;
 pub(crate) mod names;

@@ -3,7 +3,7 @@
 //! exchanges adds them to `usage_due`, and a later transaction of `gateway.db` alone applies them and records the last
 //! row that it has applied. Each row therefore counts once, even if the process or the machine ends between the two.
 
-use super::{keys, quotas};
+use super::{key_use, quotas};
 use crate::db::engine::sqlite::schemas::has_usage_apart;
 use crate::db::engine::{Db, DbResult, ToValue, named_params};
 
@@ -29,9 +29,9 @@ pub(crate) fn quota_corrected(tx: &Db, quota: &str, start_ms: u64, change: i64) 
 /// Records that a key was used in this hour. Runs in the transaction that stores the usage.
 pub(crate) fn key_used(tx: &Db, key: &str, hour: u64) -> DbResult<()> {
     if !has_usage_apart(tx) {
-        return keys::mark_used(tx, key, hour);
+        return key_use::mark(tx, key, hour);
     }
-    if keys::is_newly_used(tx, key, hour)? {
+    if key_use::is_new(tx, key, hour)? {
         put(tx, named_params! {":quota": None::<&str>, ":key": key, ":at": hour, ":amount": 1})?;
     }
     Ok(())
@@ -62,7 +62,7 @@ pub(crate) fn deliver(db: &mut Db) -> DbResult<()> {
                     }
                 }
             } else if let Some(key) = row.get::<Option<String>>("key")? {
-                keys::mark_used(&tx, &key, at)?;
+                key_use::mark(&tx, &key, at)?;
             }
         }
         tx.execute(TAKE, ())?;
@@ -113,7 +113,7 @@ mod tests {
 
     fn counted(db: &Db) -> (i64, Option<i64>) {
         let sum = "SELECT CAST(coalesce(sum(used), 0) AS BIGINT) FROM quota_used";
-        let hour = "SELECT last_used_hour FROM keys";
+        let hour = "SELECT max(hour) FROM key_use";
         let ask = |sql| db.row(sql, (), |row| row.get(0)).unwrap();
         (ask(sum), db.row(hour, (), |row| row.get(0)).unwrap())
     }
