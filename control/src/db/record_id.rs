@@ -37,6 +37,10 @@ impl RecordId {
         Self::before(NodeId(node.0 + 1))
     }
 
+    pub(crate) fn node(self) -> NodeId {
+        self.node
+    }
+
     /// Returns the id of the node's next row.
     pub(crate) fn next(self) -> Self {
         Self { n: self.n + 1, ..self }

@@ -140,7 +140,7 @@ impl Repricing {
         if done.changed > before && corrections.is_some() {
             put(tx, id, &packed_again(&exchanges))?;
             for ((hour, names), difference) in differences {
-                correct(tx, hour, &names, difference)?;
+                correct(tx, id.node(), hour, &names, difference)?;
             }
         }
         Ok(Some(id))

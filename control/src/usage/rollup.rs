@@ -1,4 +1,4 @@
-//! The tables `usage_hour` and `usage_day`: sums of `usage` by time and by everything that usage can be grouped by. A
+//! The tables `usage_hour` and `usage_day`: sums of `usage` by time, node and everything that usage can be grouped by. A
 //! batch is summed in memory first, so that a thousand records of one model write only one row of each table.
 
 #![expect(clippy::indexing_slicing, reason = "there is a place for each name")]
@@ -10,7 +10,8 @@ use records::block::{BlockNames, LostAt, Pushed};
 use records::{Record, RecordName};
 
 use super::sums::{UsageSums, columns};
-use crate::db::engine::{Db, DbErrorKind, DbResult, Value};
+use crate::db::engine::{Db, DbErrorKind, DbResult, ToValue as _, Value};
+use crate::db::record_id::NodeId;
 use crate::db::usage_effects;
 use crate::db::{HOUR_MS, signed};
 
@@ -97,10 +98,11 @@ impl Rollup {
 fn add(tx: &Db, sql: &str, groups: &HashMap<RollupGroup, UsageSums>, names: &BlockNames) -> DbResult<u64> {
     let mut rejected = 0;
     let mut add = tx.prepare(sql)?;
-    let mut values = Vec::with_capacity(1 + GROUPED.len() + UsageSums::COUNT);
+    let mut values = Vec::with_capacity(2 + GROUPED.len() + UsageSums::COUNT);
     for (group, sums) in groups {
         values.clear();
         values.push(Value::Integer(signed(group.hour)));
+        values.push(NodeId::THIS.to_value()?);
         values.extend(group.names.iter().map(|place| Value::Text(names.get(*place))));
         values.extend(sums.list().map(|sum| Value::Integer(signed(sum))));
         match add.execute(values.as_slice()) {
@@ -124,9 +126,10 @@ pub(crate) struct Difference {
     pub(crate) unpriced: i64,
 }
 
-/// Corrects the sums of an exchange's hour and day.
+/// Corrects the sums of an exchange's hour and day, which the node has stored.
 pub(crate) fn correct(
     tx: &Db,
+    node: NodeId,
     hour: u64,
     names: &[&str; GROUPED.len()],
     difference: Difference,
@@ -134,8 +137,14 @@ pub(crate) fn correct(
     for (sql, hour) in [(CORRECT_HOUR, hour), (CORRECT_DAY, first_hour_of_day(hour))] {
         let Difference { cost_nano_usd, lost_nano_usd, unpriced } = difference;
         let numbers = [cost_nano_usd, lost_nano_usd, unpriced, signed(hour)].map(Value::Integer);
-        let values: Vec<_> = numbers.into_iter().chain(names.map(Value::Text)).collect();
-        tx.execute(sql, values.as_slice())?;
+        // The sums of a node that has left are merged into those of node 0.
+        for node in [node, NodeId::default()] {
+            let values: Vec<_> =
+                numbers.into_iter().chain([node.to_value()?]).chain(names.map(Value::Text)).collect();
+            if tx.execute(sql, values.as_slice())? > 0 {
+                break;
+            }
+        }
     }
     Ok(())
 }
@@ -169,7 +178,7 @@ macro_rules! correct_in {
             "UPDATE ",
             $table,
             " SET cost_nano_usd = cost_nano_usd + :cost, lost_nano_usd = lost_nano_usd + :lost, \
-             unpriced = unpriced + :unpriced WHERE hour = :hour AND project = :project AND key = :key \
+             unpriced = unpriced + :unpriced WHERE hour = :hour AND node = :node AND project = :project AND key = :key \
              AND principal = :principal AND provider = :provider AND model = :model AND endpoint = :endpoint \
              AND operation = :operation AND outcome = :outcome"
         )
@@ -186,9 +195,9 @@ fn add_to(table: &str) -> String {
         sums.iter().map(|sum| format!("{sum} = {table}.{sum} + excluded.{sum}")).collect();
     let (sums, added) = (sums.join(", "), added.join(", "));
     format!(
-        "INSERT INTO {table} (hour, project, key, principal, provider, model, endpoint, operation, outcome, {sums}) \
-         VALUES (:hour, :project, :key, :principal, :provider, :model, :endpoint, :operation, :outcome, {places}) \
-         ON CONFLICT (hour, project, key, principal, provider, model, endpoint, operation, outcome) DO UPDATE SET {added}"
+        "INSERT INTO {table} (hour, node, project, key, principal, provider, model, endpoint, operation, outcome, {sums}) \
+         VALUES (:hour, :node, :project, :key, :principal, :provider, :model, :endpoint, :operation, :outcome, {places}) \
+         ON CONFLICT (hour, node, project, key, principal, provider, model, endpoint, operation, outcome) DO UPDATE SET {added}"
     )
 }
 const CORRECT_HOUR: &str = correct_in!("usage_hour");

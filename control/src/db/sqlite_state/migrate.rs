@@ -43,6 +43,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0030_documents.sql", include_str!("migrations/0030_documents.sql")),
     ("0031_usage_response_origins.sql", include_str!("migrations/0031_usage_response_origins.sql")),
     ("0032_key_use.sql", include_str!("migrations/0032_key_use.sql")),
+    ("0033_usage_nodes.sql", include_str!("migrations/0033_usage_nodes.sql")),
 ];
 
 /// Returns the newest schema version that this release supports.

@@ -16,8 +16,8 @@ macro_rules! delete_sums {
         concat!(
             "DELETE FROM ",
             $table,
-            " WHERE (hour, project, key, principal, provider, model, endpoint, operation, outcome) IN \
-             (SELECT hour, project, key, principal, provider, model, endpoint, operation, outcome FROM ",
+            " WHERE (hour, node, project, key, principal, provider, model, endpoint, operation, outcome) IN \
+             (SELECT hour, node, project, key, principal, provider, model, endpoint, operation, outcome FROM ",
             $table,
             " WHERE hour < :before ORDER BY hour LIMIT 16)"
         )

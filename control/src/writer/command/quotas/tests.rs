@@ -98,10 +98,10 @@ impl Desk {
         let hour = self.office.now_ms.get() / 3_600_000;
         for (table, hour) in [("usage_hour", hour), ("usage_day", hour - hour % 24)] {
             let sql = format!(
-                "INSERT INTO {table} (hour, project, key, principal, provider, model, endpoint, operation, outcome, \
+                "INSERT INTO {table} (hour, node, project, key, principal, provider, model, endpoint, operation, outcome, \
                  requests, unpriced, cost_nano_usd, input_tokens, cache_read_tokens, cache_write_tokens, \
                  output_tokens, reasoning_tokens, duration_us, first_content_us, first_contents) VALUES \
-                 (:hour, :project, :key, '', 'p', 'm', '', 'o', 'completed', 1, 0, 0, 1, 0, 0, 1, 0, 1, 1, 1)"
+                 (:hour, 0, :project, :key, '', 'p', 'm', '', 'o', 'completed', 1, 0, 0, 1, 0, 0, 1, 0, 1, 1, 1)"
             );
             self.office.db.execute(&sql, (hour, &self.project, key)).unwrap();
         }
