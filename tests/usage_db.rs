@@ -72,7 +72,7 @@ impl Rig {
     async fn counted(&self, exchanges: u64) {
         let want = i64::try_from(exchanges * TOKENS).unwrap();
         wait::eventually(&format!("{want} tokens in gateway.db"), async || {
-            let sum = ask(self.gateway.setup(), "gateway.db", "SELECT sum(used) FROM quota_used");
+            let sum = ask(self.gateway.setup(), "gateway.db", "SELECT sum(used) FROM quota_share");
             assert!(sum <= want, "{sum}: counted twice");
             (sum == want).then_some(())
         })

@@ -112,7 +112,7 @@ mod tests {
             VALUES ('quo', 'key', 'key', 'requests', 'total', 9, 1, 1, 0, 0);";
 
     fn counted(db: &Db) -> (i64, Option<i64>) {
-        let sum = "SELECT CAST(coalesce(sum(used), 0) AS BIGINT) FROM quota_used";
+        let sum = "SELECT CAST(coalesce(sum(used), 0) AS BIGINT) FROM quota_share";
         let hour = "SELECT max(hour) FROM key_use";
         let ask = |sql| db.row(sql, (), |row| row.get(0)).unwrap();
         (ask(sum), db.row(hour, (), |row| row.get(0)).unwrap())

@@ -156,7 +156,7 @@ mod tests {
         // The exchange of an administrator acting as a human: 30 tokens at `p`.
         log.append(&UsageEvent { principal: Some(PrincipalId::new("ada")), ..event(1) });
         process.settle();
-        let sql = "SELECT quota, used FROM quota_used";
+        let sql = "SELECT quota, used FROM quota_share";
         let mut used: Vec<(String, u64)> =
             process.meter.db_mut().rows(sql, (), |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
         used.sort();
@@ -190,6 +190,6 @@ mod tests {
                 "later exchanges hold an amount themselves"
             );
         }
-        assert_eq!(process.sql("SELECT used FROM quota_used"), 2);
+        assert_eq!(process.sql("SELECT used FROM quota_share"), 2);
     }
 }

@@ -1,4 +1,4 @@
-//! The tables `quotas` and `quota_used`: limits, and the amounts used of them in each calendar window.
+//! The tables `quotas`, `quota_window` and `quota_share`: limits, and the amounts used of them in each calendar window.
 
 mod rules;
 mod spent;

@@ -1,5 +1,8 @@
-//! The table `quota_used`: consumption by limit and calendar window. The initial consumption of a new limit is read
-//! from the sums of usage.
+//! The tables `quota_window` and `quota_share`: consumption by limit, calendar window and node. The initial consumption of a
+//! new limit is read from the sums of usage.
+//!
+//! Invariant: `granted` of a window is the sum of `granted` of its shares, and `used` of a share is at most its `granted`.
+//! This process compares with the limit itself, so both of its share grow together.
 
 use records::{Record, Trace, block};
 use shared::quota::{Period, Spent, Subject};
@@ -8,33 +11,55 @@ use super::Counted;
 use crate::db::HOUR_MS;
 use crate::db::engine::{Db, DbResult, named_params};
 use crate::db::packed_row::{PackedRow, unless_damaged};
+use crate::db::record_id::NodeId;
 
-/// Returns the used amount of a limit in the window that began at `start_ms`, including due amounts.
+/// Returns the amount that all nodes have used of a limit in the window that began at `start_ms`, including due amounts.
 pub(crate) fn used(db: &Db, id: &str, start_ms: u64) -> DbResult<u64> {
-    let (used, due): (Option<i64>, Option<i64>) =
-        db.row(USED, (id, start_ms), |row| Ok((row.get("used")?, row.get("due")?)))?;
-    let sum: i64 = used.into_iter().chain(due).map(|amount| amount.min(USED_MAX)).sum();
+    let amounts: Vec<i64> = db.rows(USED, (id, start_ms), |row| row.get("used"))?;
+    let sum = amounts.into_iter().map(|amount| amount.min(USED_MAX)).fold(0, i64::saturating_add);
     Ok(u64::try_from(sum).unwrap_or(0))
 }
 
-/// Adds to the used amount of a window, and deletes windows that ended long before it. Runs in the transaction that
-/// stores the usage.
+/// Adds to the used amount of a window, and deletes windows that ended long before a new one. Runs in the transaction
+/// that stores the usage.
 pub(crate) fn add_used(tx: &Db, id: &str, start_ms: u64, amount: u64) -> DbResult<()> {
     let amount = i64::try_from(amount).unwrap_or(USED_MAX).min(USED_MAX);
     let values = named_params! {":quota": id, ":start": start_ms, ":amount": amount, ":most": USED_MAX};
-    tx.execute(ADD, values)?;
-    let values = named_params! {":quota": id, ":start": start_ms, ":hours": HOURS_KEPT_MS, ":kept": KEPT_MS};
-    tx.execute(FORGET, values)?;
+    tx.execute(GRANT, values)?;
+    let values = named_params! {
+        ":quota": id, ":start": start_ms, ":node": NodeId::THIS, ":amount": amount, ":most": USED_MAX,
+    };
+    let used: i64 = tx.row(ADD, values, |row| row.get("used"))?;
+    if used > amount {
+        return Ok(());
+    }
+    for sql in [FORGET_WINDOWS, FORGET_SHARES] {
+        let values =
+            named_params! {":quota": id, ":start": start_ms, ":hours": HOURS_KEPT_MS, ":kept": KEPT_MS};
+        tx.execute(sql, values)?;
+    }
     Ok(())
 }
 
 /// Changes the used amount of a window. The amount never becomes negative.
 pub(crate) fn correct_used(tx: &Db, id: &str, start_ms: u64, change: i64) -> DbResult<()> {
-    let change = change.clamp(-USED_MAX, USED_MAX);
-    let values = named_params! {
-        ":quota": id, ":start": start_ms, ":first": change.max(0), ":change": change, ":most": USED_MAX,
-    };
-    tx.execute(CORRECT, values).map(drop)
+    if let Ok(amount) = u64::try_from(change) {
+        return add_used(tx, id, start_ms, amount);
+    }
+    let mut left = change.max(-USED_MAX).saturating_neg();
+    let shares: Vec<(NodeId, i64)> =
+        tx.rows(SHARES, (id, start_ms), |row| Ok((row.get("node")?, row.get("used")?)))?;
+    for (node, used) in shares {
+        let amount = used.clamp(0, left);
+        if amount > 0 {
+            let values = named_params! {":quota": id, ":start": start_ms, ":node": node, ":amount": amount};
+            tx.execute(TAKE_BACK, values)?;
+            let values = named_params! {":quota": id, ":start": start_ms, ":amount": amount};
+            tx.execute(TAKE_BACK_GRANT, values)?;
+        }
+        left -= amount;
+    }
+    Ok(())
 }
 
 /// Returns the stored usage since `start_ms`, the start of a window of `period`. Windows start with a day and are read
@@ -74,25 +99,41 @@ pub(crate) fn recent(db: &Db, from_ms: u64, mut each: impl FnMut(&Record<'_>, Tr
     Ok(())
 }
 
+macro_rules! forget_in {
+    ($table:literal) => {
+        concat!(
+            "DELETE FROM ",
+            $table,
+            " WHERE quota = :quota AND start_ms < :start - \
+             CASE (SELECT period FROM quotas WHERE id = :quota) WHEN 'hour' THEN :hours ELSE :kept END"
+        )
+    };
+}
+
 /// The time after its start for which a window is kept: longer than a month plus the longest exchange.
 pub(crate) const KEPT_MS: u64 = 62 * 24 * HOUR_MS;
 /// The same for windows of an hour, of which there would be many.
 const HOURS_KEPT_MS: u64 = 6 * HOUR_MS;
 /// The largest amount that is added to another one, so that sums of two do not overflow.
 const USED_MAX: i64 = i64::MAX / 2;
-const USED: &str = "SELECT \
-     (SELECT used FROM quota_used WHERE quota = :quota AND window_start_ms = :start) AS used, \
-     (SELECT CAST(sum(amount) AS BIGINT) FROM usage_due WHERE quota = :quota AND at = :start \
-     AND id > (SELECT taken FROM usage_place)) AS due";
-const ADD: &str = "INSERT INTO quota_used (quota, window_start_ms, used) VALUES (:quota, :start, :amount) \
-     ON CONFLICT (quota, window_start_ms) DO UPDATE SET \
-     used = CASE WHEN quota_used.used < :most THEN quota_used.used ELSE :most END + excluded.used";
-const CORRECT: &str = "INSERT INTO quota_used (quota, window_start_ms, used) VALUES (:quota, :start, :first) \
-     ON CONFLICT (quota, window_start_ms) DO UPDATE SET used = CASE \
-     WHEN quota_used.used >= :most THEN :most + :change \
-     WHEN quota_used.used + :change > 0 THEN quota_used.used + :change ELSE 0 END";
-const FORGET: &str = "DELETE FROM quota_used WHERE quota = :quota AND window_start_ms < :start - \
-     CASE (SELECT period FROM quotas WHERE id = :quota) WHEN 'hour' THEN :hours ELSE :kept END";
+const USED: &str = "SELECT used FROM quota_share WHERE quota = :quota AND start_ms = :start \
+     UNION ALL SELECT amount AS used FROM usage_due WHERE quota = :quota AND at = :start \
+     AND id > (SELECT taken FROM usage_place)";
+const GRANT: &str = "INSERT INTO quota_window (quota, start_ms, granted) VALUES (:quota, :start, :amount) \
+     ON CONFLICT (quota, start_ms) DO UPDATE SET \
+     granted = CASE WHEN quota_window.granted < :most THEN quota_window.granted ELSE :most END + excluded.granted";
+const ADD: &str = "INSERT INTO quota_share (quota, start_ms, node, granted, used) \
+     VALUES (:quota, :start, :node, :amount, :amount) ON CONFLICT (quota, start_ms, node) DO UPDATE SET \
+     granted = CASE WHEN quota_share.granted < :most THEN quota_share.granted ELSE :most END + excluded.granted, \
+     used = CASE WHEN quota_share.used < :most THEN quota_share.used ELSE :most END + excluded.used RETURNING used";
+const SHARES: &str =
+    "SELECT node, used FROM quota_share WHERE quota = :quota AND start_ms = :start ORDER BY node";
+const TAKE_BACK: &str = "UPDATE quota_share SET granted = granted - :amount, used = used - :amount \
+     WHERE quota = :quota AND start_ms = :start AND node = :node";
+const TAKE_BACK_GRANT: &str = "UPDATE quota_window SET granted = granted - :amount \
+     WHERE quota = :quota AND start_ms = :start";
+const FORGET_WINDOWS: &str = forget_in!("quota_window");
+const FORGET_SHARES: &str = forget_in!("quota_share");
 const RECENT: &str = "SELECT * FROM usage WHERE last_ms >= :from";
 
 macro_rules! used_by {
@@ -140,10 +181,44 @@ mod tests {
             for n in 0..200 {
                 add_used(db, period, n * hours * HOUR_MS, 1).unwrap();
             }
-            let rows: u64 = db
-                .row("SELECT count(*) FROM quota_used WHERE quota = :quota", [period], |row| row.get(0))
-                .unwrap();
-            assert_eq!(rows, kept, "{period}");
+            for table in ["quota_share", "quota_window"] {
+                let sql = format!("SELECT count(*) FROM {table} WHERE quota = :quota");
+                let rows: u64 = db.row(&sql, [period], |row| row.get(0)).unwrap();
+                assert_eq!(rows, kept, "{table} {period}");
+            }
         }
+    }
+
+    #[test]
+    fn a_window_grants_what_its_shares_hold_and_corrections_reach_those_of_other_nodes() {
+        let home = tempfile::TempDir::new().unwrap();
+        let mut process = Process::start(home.path());
+        let db = process.meter.db_mut();
+        db.execute(
+            "INSERT INTO quotas VALUES ('q', 'gateway', '', NULL, NULL, 'requests', 'total', 9, 1, 1, 1, 1)",
+            (),
+        )
+        .unwrap();
+        db.batch(
+            "INSERT INTO quota_window (quota, start_ms, granted) VALUES ('q', 0, 50);
+             INSERT INTO quota_share VALUES ('q', 0, 1, 50, 30);",
+        )
+        .unwrap();
+        let grants = |db: &Db| -> (i64, i64) {
+            let sql = "SELECT granted, (SELECT CAST(sum(granted) AS BIGINT) FROM quota_share WHERE quota = 'q') \
+                       FROM quota_window WHERE quota = 'q'";
+            db.row(sql, (), |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
+        };
+        for (change, want, granted) in
+            [(7, 37, 57), (5, 42, 62), (-4, 38, 58), (-20, 18, 38), (-100, 0, 20), (3, 3, 23)]
+        {
+            correct_used(db, "q", 0, change).unwrap();
+            assert_eq!(used(db, "q", 0).unwrap(), want, "after {change}");
+            assert_eq!(grants(db), (granted, granted), "after {change}");
+        }
+        for _ in 0..3 {
+            add_used(db, "q", 0, u64::MAX).unwrap();
+        }
+        assert!(used(db, "q", 0).unwrap() > 1 << 60, "sums do not overflow");
     }
 }

@@ -44,6 +44,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0031_usage_response_origins.sql", include_str!("migrations/0031_usage_response_origins.sql")),
     ("0032_key_use.sql", include_str!("migrations/0032_key_use.sql")),
     ("0033_usage_nodes.sql", include_str!("migrations/0033_usage_nodes.sql")),
+    ("0034_quota_shares.sql", include_str!("migrations/0034_quota_shares.sql")),
 ];
 
 /// Returns the newest schema version that this release supports.
@@ -183,7 +184,7 @@ mod tests {
         );
         assert_eq!(
             texts(
-                "SELECT quotas.id, kind || subject || used FROM quotas JOIN quota_used ON quota = id ORDER BY 1"
+                "SELECT quotas.id, kind || subject || used FROM quotas JOIN quota_share ON quota = id ORDER BY 1"
             ),
             pairs(&[("a", "keyk15"), ("b", "keyother5"), ("c", "projectprj5"), ("d", "principalprn5")])
         );

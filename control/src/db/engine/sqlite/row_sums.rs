@@ -211,7 +211,8 @@ mod tests {
         tx.commit().unwrap();
         db.execute("UPDATE projects SET name = name || id", ()).unwrap();
         db.execute(QUOTA, ()).unwrap();
-        db.execute("INSERT INTO quota_used (quota, window_start_ms, used) VALUES ('q', 0, 5)", ()).unwrap();
+        db.batch("INSERT INTO quota_window VALUES ('q', 0, 5, NULL); INSERT INTO quota_share VALUES ('q', 0, 0, 5, 5);")
+            .unwrap();
         db.execute("DELETE FROM quotas", ()).unwrap();
         db.execute("DELETE FROM keys WHERE project = 'a'", ()).unwrap();
         let tx = db.transaction().unwrap();
@@ -227,7 +228,8 @@ mod tests {
         change(&mut writer);
         assert_ne!(known(&writer, MAIN).unwrap(), before);
         assert_eq!(changed(&writer, MAIN, &[]).unwrap(), None);
-        let used: i64 = writer.row("SELECT count(*) FROM quota_used", (), |row| row.get(0)).unwrap();
+        let used: i64 =
+            writer.row("SELECT count(*) FROM quota_share, quota_window", (), |row| row.get(0)).unwrap();
         assert_eq!(used, 0, "it went with its quota");
     }
 

@@ -47,7 +47,7 @@ fn a_start_counts_what_waits_in_limits_and_stores_it_behind() {
     assert_eq!(next.meter.unstored(), RECORDS, "what waits is known");
     next.settle();
     assert_eq!((used(), next.meter.unstored()), (RECORDS + 1, 0), "storing counts nothing again");
-    assert_eq!(next.sql("SELECT used FROM quota_used"), i64::try_from(RECORDS + 1).unwrap());
+    assert_eq!(next.sql("SELECT used FROM quota_share"), i64::try_from(RECORDS + 1).unwrap());
     let interrupted = "SELECT CAST(sum(requests) AS BIGINT) FROM usage_hour WHERE outcome = 'interrupted'";
     assert_eq!(next.sql(interrupted), 1);
 }
