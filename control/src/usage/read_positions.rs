@@ -1,23 +1,33 @@
-//! The table `usage_journal`: the read position of each journal file.
+//! The table `usage_journal`: the read position of each journal file. It only moves from the position that its reader
+//! knows, so the records of a file that two processes read are stored once.
 
 use std::collections::HashMap;
 
 use records::frame::FileId;
 
-use crate::db::engine::{Db, DbResult};
+use crate::db::engine::{Db, DbResult, named_params};
+use crate::db::record_id::NodeId;
 
-/// Returns the number of stored bytes of every known file.
+/// Returns the number of stored bytes of every known file of this node.
 pub(crate) fn all(db: &Db) -> DbResult<HashMap<FileId, u64>> {
-    db.rows(ALL, (), |row| {
+    db.rows(ALL, [NodeId::THIS], |row| {
         let file = FileId { origin: row.get("origin")?, number: row.get("number")? };
         Ok((file, row.get("bytes")?))
     })
 }
 
-/// Records that the first `bytes` bytes of the file are stored. Runs in the transaction that stores them.
-pub(crate) fn set(tx: &Db, file: FileId, bytes: u64) -> DbResult<()> {
-    tx.execute(SET, [file.origin, file.number, bytes])?;
-    Ok(())
+/// Records that the first `to` bytes of the file are stored, of which the first `from` were before. Runs in the transaction
+/// that stores them. Returns false if another number was: the transaction must not be committed.
+pub(crate) fn advance(tx: &Db, file: FileId, from: u64, to: u64) -> DbResult<bool> {
+    let FileId { origin, number } = file;
+    let moved = if from == 0 {
+        let node = NodeId::THIS;
+        tx.execute(BEGIN, named_params! {":origin": origin, ":number": number, ":bytes": to, ":node": node})?
+    } else {
+        let values = named_params! {":origin": origin, ":number": number, ":from": from, ":to": to};
+        tx.execute(ADVANCE, values)?
+    };
+    Ok(moved == 1)
 }
 
 /// Deletes the read position of a file that is permanently gone.
@@ -26,7 +36,9 @@ pub(crate) fn forget(tx: &Db, file: FileId) -> DbResult<()> {
     Ok(())
 }
 
-const ALL: &str = "SELECT origin, number, bytes FROM usage_journal";
-const SET: &str = "INSERT INTO usage_journal (origin, number, bytes) VALUES (:origin, :number, :bytes) \
-     ON CONFLICT (origin, number) DO UPDATE SET bytes = excluded.bytes";
+const ALL: &str = "SELECT origin, number, bytes FROM usage_journal WHERE node = :node";
+const BEGIN: &str = "INSERT INTO usage_journal (origin, number, bytes, node) VALUES (:origin, :number, :bytes, :node) \
+     ON CONFLICT (origin, number) DO NOTHING";
+const ADVANCE: &str = "UPDATE usage_journal SET bytes = :to \
+     WHERE origin = :origin AND number = :number AND bytes = :from";
 const FORGET: &str = "DELETE FROM usage_journal WHERE origin = :origin AND number = :number";

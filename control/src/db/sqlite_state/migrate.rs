@@ -45,6 +45,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0032_key_use.sql", include_str!("migrations/0032_key_use.sql")),
     ("0033_usage_nodes.sql", include_str!("migrations/0033_usage_nodes.sql")),
     ("0034_quota_shares.sql", include_str!("migrations/0034_quota_shares.sql")),
+    ("0035_usage_journal_nodes.sql", include_str!("migrations/0035_usage_journal_nodes.sql")),
 ];
 
 /// Returns the newest schema version that this release supports.

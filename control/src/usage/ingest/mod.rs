@@ -17,6 +17,7 @@ use shared::quota::Counters;
 use super::charges::Charges;
 use super::gauge::{Gauge, add};
 use super::journal::Inbox;
+use super::journal::resting::{REST, RestingFiles};
 use super::journal::tracked::Tracked;
 use super::metrics::ExchangeMetrics;
 use super::minutes::TargetMinutes;
@@ -42,6 +43,8 @@ pub(crate) struct Meter {
     metrics: Arc<ExchangeMetrics>,
     minutes: Arc<TargetMinutes>,
     tracked: Vec<Tracked>,
+    /// Files whose events are stored.
+    resting: RestingFiles,
     /// True if the journal of an earlier run was charged to quotas, in part or whole, but its read positions were lost
     /// together with the usage.
     is_lost: bool,
@@ -96,6 +99,7 @@ impl Meter {
             metrics: Arc::default(),
             minutes: Arc::default(),
             tracked: Vec::new(),
+            resting: RestingFiles::new(REST),
             is_lost: false,
             is_caught_up: false,
             left: Vec::new(),
@@ -143,7 +147,7 @@ impl Meter {
             self.inbox.spares.shrink();
         }
         let is_time = rested.is_none_or(|rested| rested >= STORE_EVERY);
-        let waits = waiting > 0 || self.tracked.iter().any(Tracked::is_stored);
+        let waits = waiting > 0 || self.tracked.iter().any(Tracked::is_stored) || self.resting.is_due(now);
         waiting >= WORTH_BYTES || (is_time && waits)
     }
 
@@ -162,7 +166,7 @@ impl Meter {
         }
         match self.work() {
             Ok(round) => {
-                self.sweep();
+                self.sweep(Instant::now());
                 self.refill();
                 self.count_waiting();
                 round
@@ -176,7 +180,7 @@ impl Meter {
         self.charges.access_changed(&self.db, access);
     }
 
-    /// True if no events wait and every sealed file has been deleted or reused.
+    /// True if no events wait, and those of every sealed file are stored.
     pub(crate) fn is_done(&self) -> bool {
         let left = |tracked: &Tracked| tracked.segment.is_sealed() || tracked.waiting_events() > 0;
         self.inbox.segments.is_empty() && !self.tracked.iter().any(left)
@@ -187,9 +191,10 @@ impl Meter {
         self.tracked.iter().map(Tracked::waiting_events).sum()
     }
 
-    /// Deletes unused spare files and moves the write-ahead log into the database. Called at the end of the process.
+    /// Deletes the files without waiting events and moves the write-ahead log into the database. Called at the end of the process.
     pub(crate) fn end(&mut self) {
         self.inbox.spares.remove_all();
+        self.resting.remove_all(Instant::now());
         if let Err(error) = self.db.set_pragma(None, "wal_checkpoint", "TRUNCATE") {
             tracing::debug!("cannot truncate the write-ahead log: {error}");
         }
@@ -212,6 +217,12 @@ impl Meter {
     pub(crate) fn usage_mut(&mut self) -> &mut Db {
         self.usage.leave_row();
         &mut self.db
+    }
+
+    /// Lets files whose events are stored rest for this time.
+    #[cfg(test)]
+    pub(super) fn rest_files_for(&mut self, time: Duration) {
+        self.resting = RestingFiles::new(time);
     }
 
     #[cfg(test)]
@@ -283,15 +294,23 @@ impl Meter {
         let mut room = BATCH_MAX;
         let now = Instant::now();
         let mut garbage = 0;
+        let mut is_known = true;
         for tracked in self.tracked.iter_mut().filter(|tracked| tracked.waiting_bytes(now) > 0) {
             let counted_at_ms = self.counted_at_ms.filter(|_| tracked.counted.is_some());
             let state = (tracked.is_charged, counted_at_ms);
             let taken = tracked.take(&mut self.buffer, room, |record, trace| add(record, trace, state))?;
             room = room.saturating_sub(taken.events);
             garbage += taken.garbage;
-            if let Some(bytes) = tracked.mark() {
-                read_positions::set(&tx, tracked.segment.id, bytes)?;
+            if let Some((from, to)) = tracked.mark()
+                && !read_positions::advance(&tx, tracked.segment.id, from, to)?
+            {
+                is_known = false;
+                break;
             }
+        }
+        if !is_known {
+            tx.rollback()?;
+            return self.follow_marks();
         }
         for file in &self.gone {
             read_positions::forget(&tx, *file)?;
@@ -306,6 +325,18 @@ impl Meter {
         let files = self.tracked.len();
         self.tracked.rotate_left(files.min(1));
         Ok(if room == 0 { Round::More } else { Round::Worked })
+    }
+
+    /// Goes on from the read positions in the database: another process has stored events of the same files.
+    fn follow_marks(&mut self) -> DbResult<Round> {
+        self.abandon();
+        let stored = read_positions::all(&self.db)?;
+        for tracked in &mut self.tracked {
+            let mark = stored.get(&tracked.segment.id).copied().unwrap_or(0);
+            tracked.follow(&mut self.buffer, mark);
+        }
+        tracing::warn!("another process stores records of the same usage journal; each is stored once");
+        Ok(Round::More)
     }
 
     fn committed(&mut self, stored: Stored, garbage: u64) {
@@ -348,20 +379,20 @@ impl Meter {
         }
     }
 
-    /// Deletes or reuses the files whose events are all stored.
-    fn sweep(&mut self) {
-        if !self.tracked.iter().any(Tracked::is_stored) {
-            return;
+    /// Lets the files rest whose events are all stored, and deletes or reuses those that have rested.
+    pub(super) fn sweep(&mut self, now: Instant) {
+        let Self { tracked, resting, inbox, gauge, left, .. } = self;
+        for stored in tracked.extract_if(.., |tracked| tracked.is_stored()) {
+            gauge.segments.fetch_sub(1, Ordering::Relaxed);
+            gauge.sealed_bytes.fetch_sub(stored.segment.bytes(), Ordering::Relaxed);
+            resting.add(stored, now);
         }
-        let now = Instant::now();
-        let Self { tracked, inbox, gauge, left, .. } = self;
-        tracked.retain_mut(|tracked| {
-            let is_left = tracked.is_stored() && tracked.leave(&mut inbox.spares, gauge, now);
-            if is_left {
-                left.push(tracked.segment.id);
-            }
-            !is_left
-        });
+        let gone = if inbox.spares.is_short() {
+            resting.remove_all(now)
+        } else {
+            resting.leave(&mut inbox.spares, now)
+        };
+        left.extend(gone);
         // A read position may be deleted only once its file cannot reappear after a power failure. Syncing the
         // directory is slow, so it is done for many files at once; the next start handles the rest.
         if self.left.len() >= LEFT_MAX && is_on_disk(&self.inbox) {
@@ -377,6 +408,9 @@ impl Meter {
     fn fail(&mut self, error: &DbError) -> Duration {
         let pause = self.trouble.map_or(PAUSE_MIN, |trouble| (trouble.pause * 2).min(PAUSE_MAX));
         let is_full = error.kind() == DbErrorKind::DiskFull;
+        if is_full {
+            self.left.extend(self.resting.remove_all(Instant::now()));
+        }
         self.trouble = Some(StoringTrouble { retry_at: Instant::now() + pause, pause, is_full });
         if self.gauge.fail(error.to_string()) {
             tracing::error!("cannot store usage records; retrying: {error}");

@@ -10,6 +10,7 @@
 
 pub(crate) mod examine;
 pub(super) mod notes;
+pub(super) mod resting;
 pub(super) mod segment;
 pub(super) mod spare_files;
 pub(super) mod tracked;

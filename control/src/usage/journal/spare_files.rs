@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use records::frame::FileId;
 
+use super::resting::RESTING_MAX;
 use super::segment::{SEGMENT_BYTES, Segment, Spare, create, file_name, write_zeros};
 
 /// A file to which nothing more is appended.
@@ -40,7 +41,7 @@ pub(crate) struct SpareFiles {
     /// The receiving side of `ready`, to take back unused files.
     unused: Receiver<Spare>,
     full: Receiver<Full>,
-    /// Files whose events are not all stored yet.
+    /// Files that cannot be reused yet: their events are not all stored, or have been for a short time only.
     kept: Vec<Full>,
     /// The time of the next try after a file could not be created.
     retry_at: Option<Instant>,
@@ -69,6 +70,7 @@ impl SpareExchange {
 impl SpareFiles {
     /// Creates files until enough are ready. After a failure it creates none for [`MAKE_PAUSE`].
     pub(in crate::usage) fn refill(&mut self) {
+        self.collect();
         while self.ready.len() < AHEAD && self.retry_at.is_none_or(|retry_at| retry_at <= Instant::now()) {
             match create(&self.dir, self.next.take(), SEGMENT_BYTES) {
                 Ok(spare) => {
@@ -83,12 +85,20 @@ impl SpareFiles {
         }
     }
 
+    /// True if the last try to create a file failed.
+    pub(in crate::usage) fn is_short(&self) -> bool {
+        self.retry_at.is_some()
+    }
+
     /// Recycles the file of `segment`, all of which is stored, under a new name. Returns false if the file still exists
     /// under its old name.
     pub(in crate::usage) fn renew(&mut self, segment: &Segment) -> bool {
         self.collect();
         let Some(at) = self.kept.iter().position(|full| full.id == segment.id) else { return false };
         let Full { file, .. } = self.kept.swap_remove(at);
+        if self.ready.is_full() {
+            return false;
+        }
         let id = self.next.take();
         let path = self.dir.join(file_name(id));
         // If only the zeros reach the disk, the read position of the old name is still correct.
@@ -120,7 +130,7 @@ impl SpareFiles {
     /// Takes the files that will be reused, and closes the others.
     fn collect(&mut self) {
         for full in self.full.try_iter() {
-            if self.kept.len() + self.ready.len() < SPARES_MAX {
+            if self.kept.len() < KEPT_MAX {
                 self.kept.push(full);
             }
         }
@@ -129,8 +139,10 @@ impl SpareFiles {
 
 /// Number of files that are always kept ready.
 pub(in crate::usage) const AHEAD: usize = 2;
-/// Limit on the files that are ready or wait to be recycled.
+/// Limit on the files that are ready.
 const SPARES_MAX: usize = 8;
+/// Limit on the files that wait to be recycled.
+const KEPT_MAX: usize = RESTING_MAX + SPARES_MAX;
 /// Bounds the time until free room on the disk is noticed.
 const MAKE_PAUSE: Duration = Duration::from_secs(1);
 

@@ -1,10 +1,10 @@
 //! Reads a journal file from the end of its stored part.
 
+use std::convert::Infallible;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use records::frame::{self, Frame, JournalSpot};
@@ -12,7 +12,6 @@ use records::{LastNames, Record, Trace};
 
 use super::segment::Segment;
 use super::spare_files::SpareFiles;
-use crate::usage::gauge::Gauge;
 
 /// A journal file that is still needed.
 #[derive(Debug)]
@@ -21,6 +20,8 @@ pub(in crate::usage) struct Tracked {
     file: Option<File>,
     /// Bytes that are stored.
     stored: u64,
+    /// The read position in the database.
+    marked: u64,
     /// Bytes that are read; they become stored when the transaction commits.
     read: u64,
     /// Number of events in the first `stored` and in the first `read` bytes.
@@ -50,6 +51,7 @@ impl Tracked {
             segment,
             file: None,
             stored,
+            marked: stored,
             read: stored,
             events: (0, 0),
             is_blank: false,
@@ -87,13 +89,16 @@ impl Tracked {
         self.segment.is_sealed() && self.stored >= self.segment.bytes()
     }
 
-    /// Returns the new read position if the transaction must store it. Without new events it need not: garbage may be
-    /// read again.
-    pub(in crate::usage) fn mark(&self) -> Option<u64> {
-        (self.events.1 > self.events.0).then_some(self.read)
+    /// Returns the read position in the database and the new one, if the transaction must store it. Without new events
+    /// it need not: garbage may be read again.
+    pub(in crate::usage) fn mark(&self) -> Option<(u64, u64)> {
+        (self.events.1 > self.events.0).then_some((self.marked, self.read))
     }
 
     pub(in crate::usage) fn commit(&mut self) {
+        if let Some((_, read)) = self.mark() {
+            self.marked = read;
+        }
         (self.stored, self.events.0) = (self.read, self.events.1);
     }
 
@@ -101,17 +106,44 @@ impl Tracked {
         (self.read, self.events.1, self.is_blank) = (self.stored, self.events.0, false);
     }
 
+    /// Goes on from `mark`, the read position in the database, which another process has changed.
+    pub(in crate::usage) fn follow(&mut self, buffer: &mut Vec<u8>, mark: u64) {
+        self.roll_back();
+        if mark == self.marked {
+            return;
+        }
+        // Only counts the events between the two positions.
+        let (from, to) = (self.stored.min(mark), self.stored.max(mark));
+        let before = self.events.0;
+        self.read = from;
+        let Ok(_) = self.take_to(buffer, to, usize::MAX, |_, _| Ok::<(), Infallible>(()));
+        let passed = self.events.1 - before;
+        self.events.0 = if mark == to { before + passed } else { before.saturating_sub(passed) };
+        (self.marked, self.stored) = (mark, mark);
+        self.roll_back();
+    }
+
     /// Reads up to `events_max` events and passes each to `each`. Stops if `each` fails.
     pub(in crate::usage) fn take<E>(
         &mut self,
         buffer: &mut Vec<u8>,
+        events_max: usize,
+        each: impl FnMut(&Record<'_>, Trace<'_>) -> Result<(), E>,
+    ) -> Result<Taken, E> {
+        self.take_to(buffer, self.segment.bytes(), events_max, each)
+    }
+
+    /// Reads events before the position `end`.
+    fn take_to<E>(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        end: u64,
         events_max: usize,
         mut each: impl FnMut(&Record<'_>, Trace<'_>) -> Result<(), E>,
     ) -> Result<Taken, E> {
         let mut taken = Taken::default();
         let mut window = WINDOW_BYTES;
         while taken.events < events_max {
-            let end = self.segment.bytes();
             let left = usize::try_from(end.saturating_sub(self.read)).unwrap_or(usize::MAX);
             if left == 0 {
                 break;
@@ -164,12 +196,16 @@ impl Tracked {
     }
 
     /// Recycles or deletes the file. Returns true if the file no longer exists under this name.
-    pub(in crate::usage) fn leave(&mut self, spares: &mut SpareFiles, gauge: &Gauge, now: Instant) -> bool {
+    pub(in crate::usage) fn leave(&mut self, spares: &mut SpareFiles, now: Instant) -> bool {
         if self.is_left_alone(now) {
             return false;
         }
-        let left = if spares.renew(&self.segment) { Ok(()) } else { fs::remove_file(&self.segment.path) };
-        match left {
+        if spares.renew(&self.segment) { true } else { self.remove(now) }
+    }
+
+    /// Deletes the file. Returns true if it no longer exists.
+    pub(in crate::usage) fn remove(&mut self, now: Instant) -> bool {
+        match fs::remove_file(&self.segment.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!(
                     "cannot delete {}, whose records are stored: {error}",
@@ -178,12 +214,13 @@ impl Tracked {
                 self.retry_at = Some(now + FILE_PAUSE);
                 false
             }
-            Ok(()) | Err(_) => {
-                gauge.segments.fetch_sub(1, Ordering::Relaxed);
-                gauge.sealed_bytes.fetch_sub(self.segment.bytes(), Ordering::Relaxed);
-                true
-            }
+            Ok(()) | Err(_) => true,
         }
+    }
+
+    /// Closes the file, from which nothing will be read any more.
+    pub(in crate::usage) fn close(&mut self) {
+        self.file = None;
     }
 
     fn is_left_alone(&self, now: Instant) -> bool {

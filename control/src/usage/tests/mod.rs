@@ -1,6 +1,7 @@
 //! The path of an event from `append` to the table: no failure on the way may lose or duplicate it.
 
 mod faults;
+mod shared_files;
 
 use std::collections::HashSet;
 use std::fs;
@@ -96,7 +97,8 @@ impl Process {
     fn with(writer: Db, db: PathBuf, dir: PathBuf) -> Self {
         let (journal, inbox) = Journal::open(dir.clone()).unwrap();
         let counters = Arc::<Counters>::default();
-        let meter = Meter::new(writer, inbox, Arc::clone(journal.gauge()), Arc::clone(&counters));
+        let mut meter = Meter::new(writer, inbox, Arc::clone(journal.gauge()), Arc::clone(&counters));
+        meter.rest_files_for(Duration::ZERO);
         Self { journal, meter, counters, db, dir }
     }
 
