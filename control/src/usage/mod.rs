@@ -22,6 +22,7 @@ pub(crate) mod hour_costs;
 pub(crate) mod ingest;
 pub(crate) mod journal;
 pub(crate) mod key_days;
+pub(crate) mod last_rows;
 pub(crate) mod metrics;
 pub(crate) mod minutes;
 pub(crate) mod occurrences;

@@ -34,8 +34,15 @@ pub(crate) struct Repricing {
     pub(crate) prices: Arc<History>,
     /// The counters of limits in memory.
     pub(crate) counters: Arc<Counters>,
-    /// The id of the last completed row.
-    pub(crate) after: RecordId,
+    /// The last completed row.
+    pub(crate) after: RowTime,
+}
+
+/// The place of a row in the order of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RowTime {
+    pub(crate) last_ms: u64,
+    pub(crate) id: RecordId,
 }
 
 /// The progress of a repricing.
@@ -76,8 +83,8 @@ impl Repricing {
         let (mut after, mut so_far) = (self.after, done.clone());
         let mut corrections = Corrections::default();
         let finished = loop {
-            let Some(id) = self.block(&tx, after, &mut so_far, Some(&mut corrections))? else { break true };
-            after = id;
+            let Some(row) = self.block(&tx, after, &mut so_far, Some(&mut corrections))? else { break true };
+            after = row;
             if Instant::now() >= until {
                 break false;
             }
@@ -92,8 +99,8 @@ impl Repricing {
 
     /// Computes what `step` would do, and changes nothing. Returns true if all rows are done.
     pub(crate) fn preview(&mut self, db: &Db, done: &mut Repriced, until: Instant) -> DbResult<bool> {
-        while let Some(id) = self.block(db, self.after, done, None)? {
-            self.after = id;
+        while let Some(row) = self.block(db, self.after, done, None)? {
+            self.after = row;
             if Instant::now() >= until {
                 return Ok(false);
             }
@@ -101,26 +108,31 @@ impl Repricing {
         Ok(true)
     }
 
-    /// Reprices the first row after `after`. Returns its id, or `None` if there is no such row. Without `corrections` nothing
+    /// Reprices the first row after `after`. Returns its place, or `None` if there is no such row. Without `corrections` nothing
     /// is stored.
     fn block(
         &self,
         tx: &Db,
-        after: RecordId,
+        after: RowTime,
         done: &mut Repriced,
         mut corrections: Option<&mut Corrections>,
-    ) -> DbResult<Option<RecordId>> {
+    ) -> DbResult<Option<RowTime>> {
         let signed = |moment: u64| i64::try_from(moment).unwrap_or(i64::MAX);
         let mut statement = tx.prepare(NEXT)?;
-        let (from, to) = (signed(self.from_ms), signed(self.to_ms));
-        let mut rows = statement.query(named_params! {":after": after, ":from": from, ":to": to})?;
+        let mut rows = statement.query(named_params! {
+            ":from": signed(self.from_ms.max(after.last_ms)),
+            ":after_ms": signed(after.last_ms),
+            ":after": after.id,
+            ":to": signed(self.to_ms),
+        })?;
         let Some(row) = rows.next()? else { return Ok(None) };
         let id: RecordId = row.get("id")?;
+        let place = RowTime { last_ms: row.get("last_ms")?, id };
         let read = PackedRow::read(row).and_then(|row| Ok((row.rows()?, row.names)));
-        let Some((packed, names)) = unless_damaged(read)? else { return Ok(Some(id)) };
+        let Some((packed, names)) = unless_damaged(read)? else { return Ok(Some(place)) };
         let Some(mut exchanges) = block::rows(packed, &names).collect::<Option<Vec<_>>>() else {
             tracing::warn!(row = %id, "a row of usage is not a valid record; its costs stay unchanged");
-            return Ok(Some(id));
+            return Ok(Some(place));
         };
         let mut differences = HashMap::<HourSum<'_>, Difference>::new();
         let before = done.changed;
@@ -143,7 +155,7 @@ impl Repricing {
                 correct(tx, id.node(), hour, &names, difference)?;
             }
         }
-        Ok(Some(id))
+        Ok(Some(place))
     }
 
     fn exchange<'a>(
@@ -311,4 +323,4 @@ fn packed_again(exchanges: &[(Record<'_>, Trace<'_>)]) -> Block {
 const REQUESTS_MAX: usize = 100;
 
 const NEXT: &str = "SELECT * FROM usage \
-     WHERE id > :after AND last_ms >= :from AND first_ms < :to ORDER BY id LIMIT 1";
+     WHERE last_ms >= :from AND (last_ms > :after_ms OR id > :after) AND first_ms < :to ORDER BY last_ms, id LIMIT 1";

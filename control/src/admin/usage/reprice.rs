@@ -22,7 +22,7 @@ use crate::db::record_id::RecordId;
 use crate::routing::catalog::facts::Priced;
 use crate::routing::catalog::history::History;
 use crate::routing::publish::Touched;
-use crate::usage::reprice::{Repriced, RepricedRequest, Repricing};
+use crate::usage::reprice::{Repriced, RepricedRequest, Repricing, RowTime};
 use crate::writer::FLUSH_TIME_MAX;
 use crate::writer::command::Done;
 use crate::writer::command::audit_only::AuditOnly;
@@ -137,7 +137,7 @@ pub(super) async fn reprice(call: Call<'_>) -> Result<Response<Body>, ApiError> 
             break None;
         }
         if Instant::now() >= until {
-            break Some(repricing.after.to_string());
+            break Some(cursor_of(repricing.after));
         }
         tokio::time::sleep(BETWEEN_STEPS).await;
     };
@@ -167,7 +167,7 @@ async fn preview(app: &App, mut repricing: Repricing) -> Result<Response<Body>, 
             break None;
         }
         if Instant::now() >= until {
-            break Some(repricing.after.to_string());
+            break Some(cursor_of(repricing.after));
         }
     };
     dry_run::without_effects(&RepriceAnswer::of(done, next_cursor))
@@ -178,18 +178,25 @@ async fn repricing(app: &App, body: &RepriceRequest) -> Result<Repricing, ApiErr
     if from_ms > to_ms {
         return Err(ApiError::parameter("from", "from must not be after to."));
     }
-    let after = body
-        .cursor
-        .as_deref()
-        .map_or(Some(RecordId::default()), |text| RecordId::of_stored(text.parse().ok()?));
-    let after = after.ok_or_else(|| {
-        ApiError::parameter("cursor", "cursor must be the next_cursor of an earlier response.")
-    })?;
+    let after = body.cursor.as_deref().map_or_else(|| Some(RowTime::default()), row_of);
+    let after = after.ok_or_else(|| ApiError::parameter("cursor", BAD_CURSOR))?;
     let (provider, model) = (body.provider.clone(), body.model.clone());
     let prices = Arc::new(prices(app, body).await?);
     let counters = Arc::clone(&app.counters);
     Ok(Repricing { from_ms, to_ms, provider, model, prices, counters, after })
 }
+
+fn cursor_of(row: RowTime) -> String {
+    format!("{}-{}", row.last_ms, row.id)
+}
+
+fn row_of(cursor: &str) -> Option<RowTime> {
+    let (last_ms, id) = cursor.split_once('-')?;
+    Some(RowTime { last_ms: last_ms.parse().ok()?, id: RecordId::of_stored(id.parse().ok()?)? })
+}
+
+const BAD_CURSOR: &str = "cursor must be the next_cursor of an earlier response. Those of releases that went through the records \
+                          in another order are not valid any more: start again without a cursor; what is repriced already stays.";
 
 /// Returns the history of known prices, or the prices from the body.
 async fn prices(app: &App, body: &RepriceRequest) -> Result<History, ApiError> {

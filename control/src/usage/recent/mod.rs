@@ -12,17 +12,18 @@ use records::block;
 
 use self::ended::{EndedExchanges, EndedSums, Shares};
 use self::feed::{RecentFeed, RowPlace, StoredBatch};
+use super::last_rows::last_rows;
 use super::series::figures::PeriodFigures;
-use crate::db::engine::{Db, DbResult, Row};
+use crate::db::engine::{Db, DbResult, Row, named_params};
 use crate::db::packed_row::{PackedRow, unless_damaged};
-use crate::db::record_id::RecordId;
+use crate::db::record_id::{NodeId, RecordId};
 use crate::db::signed;
 
 /// The exchanges that ended in the last minutes.
 #[derive(Debug, Default)]
 pub(crate) struct RecentUsage {
-    /// The end of what was read; `None` before the first reading.
-    read: Option<RowPlace>,
+    /// The end of what was read of each node's rows; `None` before the first reading.
+    read: Option<RowPlaces>,
     /// By the second in which the exchanges ended.
     seconds: BTreeMap<u64, PeriodFigures>,
     /// By the minute in which the exchanges ended.
@@ -30,6 +31,9 @@ pub(crate) struct RecentUsage {
     /// The median time to the first content before the last minutes, and the minute in which it was computed.
     before: Option<(u64, Option<Median>)>,
 }
+
+/// A place among the rows of each node.
+type RowPlaces = BTreeMap<NodeId, RowPlace>;
 
 /// A number of events, and those of them that went wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,7 +93,7 @@ impl RecentUsage {
         let stored = feed.take();
         self.forget(now_ms);
         let Some(read) = &mut self.read else { return false };
-        let mut reached = *read;
+        let mut reached = read.get(&NodeId::THIS).copied().unwrap_or_default();
         let mut taken = Vec::new();
         for StoredBatch { from, to, ended } in stored.batches {
             // Batches up to this place were read from the table.
@@ -98,52 +102,62 @@ impl RecentUsage {
                 taken.push(ended);
             }
         }
-        *read = reached;
+        read.insert(NodeId::THIS, reached);
+        // What other nodes store is in the table only.
+        let is_alone = read.keys().all(|node| *node == NodeId::THIS);
         taken.into_iter().for_each(|ended| self.take(ended, now_ms));
-        stored.end.is_none_or(|end| end <= reached)
+        is_alone && stored.end.is_none_or(|end| end <= reached)
     }
 
     /// Reads what was stored since the last call, until `until`.
     pub(crate) fn catch_up(&mut self, db: &Db, now_ms: u64, until: Instant) -> DbResult<()> {
         self.forget(now_ms);
-        match self.read {
-            Some(place) => self.go_on(db, place, now_ms, until),
+        match self.read.clone() {
+            Some(places) => self.go_on(db, &places, now_ms, until),
             None => self.begin(db, now_ms, until),
         }
     }
 
     /// Reads the rows of the time that is kept, the newest first.
     fn begin(&mut self, db: &Db, now_ms: u64, until: Instant) -> DbResult<()> {
-        let newest = db.optional_row(NEWEST, (), |row| row.get("id"))?;
-        let mut place = RowPlace { id: newest.unwrap_or_default(), taken: 0 };
-        let from_ms = now_ms.saturating_sub((MINUTES_KEPT + LONG_MINUTES) * MINUTE_MS);
+        let mut places: RowPlaces =
+            last_rows(db)?.into_iter().map(|id| (id.node(), RowPlace { id, taken: 0 })).collect();
         let mut statement = db.prepare(KEPT)?;
-        let mut rows = statement.query([signed(from_ms)])?;
+        let mut rows = statement.query([signed(first_ms(now_ms))])?;
         while let Some(row) = rows.next()? {
             let id: RecordId = row.get("id")?;
             let taken = unless_damaged(self.add_row(row, 0, now_ms))?.unwrap_or(0);
-            if id == place.id {
+            if let Some(place) = places.get_mut(&id.node()).filter(|place| place.id == id) {
                 place.taken = taken;
             }
             if Instant::now() >= until {
                 break;
             }
         }
-        self.read = Some(place);
+        self.read = Some(places);
         Ok(())
     }
 
-    /// Reads the rows from `place` on.
-    fn go_on(&mut self, db: &Db, place: RowPlace, now_ms: u64, until: Instant) -> DbResult<()> {
+    /// Reads the rows of each node from its place on, in the order in which the node stored them.
+    fn go_on(&mut self, db: &Db, places: &RowPlaces, now_ms: u64, until: Instant) -> DbResult<()> {
         let mut statement = db.prepare(FROM)?;
-        let mut rows = statement.query([place.id])?;
-        while let Some(row) = rows.next()? {
-            let id: RecordId = row.get("id")?;
-            let known = if id == place.id { place.taken } else { 0 };
-            let taken = unless_damaged(self.add_row(row, known, now_ms))?.unwrap_or(known);
-            self.read = Some(RowPlace { id, taken });
-            if Instant::now() >= until {
-                break;
+        for last in last_rows(db)? {
+            let node = last.node();
+            // Of a node that was not known, only the time that is kept is read.
+            let (place, from_ms) = match places.get(&node) {
+                Some(place) => (*place, 0),
+                None => (RowPlace { id: RecordId::before(node), taken: 0 }, first_ms(now_ms)),
+            };
+            let mut rows = statement
+                .query(named_params! {":first": place.id, ":last": last, ":from": signed(from_ms)})?;
+            while let Some(row) = rows.next()? {
+                let id: RecordId = row.get("id")?;
+                let known = if id == place.id { place.taken } else { 0 };
+                let taken = unless_damaged(self.add_row(row, known, now_ms))?.unwrap_or(known);
+                self.read.get_or_insert_default().insert(node, RowPlace { id, taken });
+                if Instant::now() >= until {
+                    return Ok(());
+                }
             }
         }
         Ok(())
@@ -207,7 +221,8 @@ impl RecentUsage {
 
     /// False if the table was read and found empty.
     pub(crate) fn has_usage(&self) -> bool {
-        self.read.is_none_or(|place| place.id > RecordId::default())
+        let is_row = |place: &RowPlace| place.id > RecordId::before(place.id.node());
+        self.read.as_ref().is_none_or(|places| places.values().any(is_row))
     }
 
     /// Returns the figures for the verdict.
@@ -284,6 +299,11 @@ impl Median {
     }
 }
 
+/// Returns the time before which no row contains exchanges that are kept.
+fn first_ms(now_ms: u64) -> u64 {
+    now_ms.saturating_sub((MINUTES_KEPT + LONG_MINUTES) * MINUTE_MS)
+}
+
 /// Returns the first of the last [`MINUTES`].
 fn first_minute(now_ms: u64) -> u64 {
     (now_ms / MINUTE_MS).saturating_sub(MINUTES - 1)
@@ -302,9 +322,8 @@ const MINUTE_MS: u64 = 60_000;
 const MINUTES_KEPT: u64 = 60 + MINUTES;
 /// Exchanges that took longer may be missing when the table is first read.
 const LONG_MINUTES: u64 = 15;
-const NEWEST: &str = "SELECT id FROM usage ORDER BY id DESC LIMIT 1";
 const KEPT: &str = "SELECT * FROM usage WHERE last_ms >= :from ORDER BY last_ms DESC";
-const FROM: &str = "SELECT * FROM usage WHERE id >= :first ORDER BY id";
+const FROM: &str = "SELECT * FROM usage WHERE id >= :first AND id <= :last AND last_ms >= :from ORDER BY id";
 
 #[cfg(test)]
 mod tests {
@@ -316,7 +335,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::usage::tests::{Process, event};
+    use crate::usage::tests::{Process, copy_last_row, event};
 
     const NOW: u64 = 1_700_000_040_000;
 
@@ -427,6 +446,34 @@ mod tests {
             process.settle();
             assert!(recent.follow(&feed, now_ms), "nothing is left to read after {stored}");
             assert_eq!(recent.span(now_ms).requests, stored + 3);
+        }
+    }
+
+    #[test]
+    fn what_other_nodes_store_is_counted_once() {
+        let home = TempDir::new().unwrap();
+        let mut process = Process::start(home.path());
+        let mut log = process.journal.log().unwrap();
+        let now_ms = NOW + 1_000;
+        let mut recent = RecentUsage::default();
+        let mut all = 0;
+        for round in 1..=4_u64 {
+            (0..round).for_each(|_| assert!(log.append(&ended(0, Outcome::Completed))));
+            process.settle();
+            all += round;
+            catch_up(&mut recent, &process, now_ms);
+            assert_eq!(recent.span(now_ms).requests, all);
+            if round > 1 {
+                // Another node stores the exchanges of this one's last row too.
+                let id = RecordId::before(NodeId::new(2)).later(u32::try_from(round).unwrap());
+                copy_last_row(process.meter.db(), id);
+                all += u64::try_from(process.sql("SELECT exchanges FROM usage ORDER BY id LIMIT 1")).unwrap();
+                let feed = Arc::clone(process.meter.recent());
+                catch_up(&mut recent, &process, now_ms);
+                assert!(!recent.follow(&feed, now_ms), "the feed knows only what this node stores");
+            }
+            catch_up(&mut recent, &process, now_ms);
+            assert_eq!(recent.span(now_ms).requests, all, "round {round}");
         }
     }
 

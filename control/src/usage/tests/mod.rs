@@ -23,7 +23,7 @@ use tempfile::TempDir;
 use crate::db::engine::{Db, DbResult};
 use crate::db::key_check::{make_keys, open_keys};
 use crate::db::packed_row::put;
-use crate::db::record_id::RecordId;
+use crate::db::record_id::{NodeId, RecordId};
 use crate::db::sqlite_state::migrate::migrate;
 use crate::routing::config::{self, Environment};
 use crate::routing::publish::{Publisher, PublisherParams};
@@ -182,6 +182,19 @@ pub(crate) fn in_one_row(db: &mut Db) {
     }
     db.execute("DELETE FROM usage", ()).unwrap();
     put(db, RecordId::here(1), &whole).unwrap();
+}
+
+/// Stores the exchanges of this node's last row as another row.
+pub(crate) fn copy_last_row(db: &Db, id: RecordId) {
+    let sql = "SELECT names, rows FROM usage WHERE id < :end ORDER BY id DESC LIMIT 1";
+    let (names, packed): (Vec<u8>, Vec<u8>) = db
+        .row(sql, [RecordId::end_of(NodeId::THIS)], |row| Ok((row.get("names")?, row.get("rows")?)))
+        .unwrap();
+    let (mut copy, names) = (Block::default(), block::names(&names));
+    for (record, trace) in block::rows(&packed, &names).flatten() {
+        copy.push(&record, trace);
+    }
+    put(db, id, &copy).unwrap();
 }
 
 pub(crate) fn paths(dir: &Path) -> Vec<PathBuf> {
