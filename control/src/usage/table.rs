@@ -186,7 +186,7 @@ fn end_of_table(db: &Db) -> DbResult<RowPlace> {
 /// Returns an id that no row has and that no run of the request index covers.
 fn next_id(db: &Db) -> DbResult<RecordId> {
     let last: Option<RecordId> = db.optional_row(LAST, of_this_node(), |row| row.get("id"))?;
-    Ok(last.unwrap_or(RecordId::before(NodeId::THIS)).max(request_index::covered(db)?).next())
+    Ok(last.unwrap_or(RecordId::before(NodeId::THIS)).max(request_index::covered(db, NodeId::THIS)?).next())
 }
 
 fn of_this_node() -> [RecordId; 2] {

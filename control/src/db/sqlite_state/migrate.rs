@@ -46,6 +46,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0033_usage_nodes.sql", include_str!("migrations/0033_usage_nodes.sql")),
     ("0034_quota_shares.sql", include_str!("migrations/0034_quota_shares.sql")),
     ("0035_usage_journal_nodes.sql", include_str!("migrations/0035_usage_journal_nodes.sql")),
+    ("0036_usage_request_runs.sql", include_str!("migrations/0036_usage_request_runs.sql")),
 ];
 
 /// Returns the newest schema version that this release supports.
@@ -188,6 +189,51 @@ mod tests {
                 "SELECT quotas.id, kind || subject || used FROM quotas JOIN quota_share ON quota = id ORDER BY 1"
             ),
             pairs(&[("a", "keyk15"), ("b", "keyother5"), ("c", "projectprj5"), ("d", "principalprn5")])
+        );
+    }
+
+    #[test]
+    fn a_ledger_without_nodes_becomes_that_of_node_0_with_the_same_amounts() {
+        let mut db = Db::in_memory().unwrap();
+        MIGRATIONS[..31].iter().for_each(|(_, sql)| db.batch(sql).unwrap());
+        db.set_pragma(None, "user_version", 31).unwrap();
+        db.batch(
+            "INSERT INTO projects VALUES ('prj', 'p', 0, NULL, NULL, NULL, 1, 0, 0, NULL);
+             INSERT INTO keys (id, name, project, hash, prefix, state, last_used_hour, family, version, created_at_ms, updated_at_ms)
+                 VALUES ('used', '', 'prj', x'01', '', 'active', 77, 'used', 1, 0, 0),
+                        ('new', '', 'prj', x'02', '', 'active', NULL, 'new', 1, 0, 0);
+             INSERT INTO quotas VALUES ('q', 'gateway', '', NULL, NULL, 'requests', 'day', 9, 1, 1, 1, 1);
+             INSERT INTO quota_used VALUES ('q', 0, 5), ('q', 86400000, 1 << 62);
+             INSERT INTO usage_journal (origin, number, bytes) VALUES (7, 1, 100), (7, 2, 0);
+             WITH RECURSIVE n (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < 500)
+             INSERT INTO usage_hour SELECT value / 10, 'prj', 'key ' || (value % 10), '', 'p', 'm', 'e', 'o', 'c', value,
+                 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24 + value FROM n;
+             INSERT INTO usage_day SELECT * FROM usage_hour WHERE hour % 24 = 0;",
+        )
+        .unwrap();
+        let sums = |db: &Db, columns: &str, table: &str| -> Vec<String> {
+            let sql = format!("SELECT json_array({columns}) FROM {table} ORDER BY hour, project, key");
+            db.rows(&sql, (), |row| row.get(0)).unwrap()
+        };
+        let columns: Vec<String> =
+            db.rows("SELECT name FROM pragma_table_info('usage_hour')", (), |row| row.get(0)).unwrap();
+        let columns = columns.join(", ");
+        let before = ["usage_hour", "usage_day"].map(|table| sums(&db, &columns, table));
+        migrate(&mut db).unwrap();
+        assert_eq!(before, ["usage_hour", "usage_day"].map(|table| sums(&db, &columns, table)));
+        assert_eq!((before[0].len(), before[1].len()), (500, 29));
+        let numbers = |sql: &str| -> Vec<String> { db.rows(sql, (), |row| row.get(0)).unwrap() };
+        assert_eq!(numbers("SELECT DISTINCT json_array(node) FROM usage_hour"), ["[0]"]);
+        assert_eq!(numbers("SELECT json_array(key, node, hour) FROM key_use"), [r#"["used",0,77]"#]);
+        assert_eq!(
+            numbers("SELECT json_array(start_ms, node, granted, used) FROM quota_share ORDER BY start_ms"),
+            ["[0,0,5,5]".to_owned(), format!("[86400000,0,{0},{0}]", 1_u64 << 62)]
+        );
+        let windows = "SELECT json_array(start_ms, granted, short_node) FROM quota_window WHERE start_ms = 0";
+        assert_eq!(numbers(windows), ["[0,5,null]"]);
+        assert_eq!(
+            numbers("SELECT json_array(origin, number, bytes, node) FROM usage_journal ORDER BY number"),
+            ["[7,1,100,0]", "[7,2,0,0]"]
         );
     }
 

@@ -8,17 +8,21 @@
 //!  entry           the lower 24 bits of a request id's hash, then the distance of its row from the run's first, 24 bits
 //! ```
 //!
-//! A run is written bucket by bucket, in several transactions; the rows of `usage` are in it when its last row, that of
-//! bucket 0, is written. The next run deletes what a killed process has left of an incomplete one. A complete run is
-//! never changed. An entry for a deleted row has no effect, and no new row gets an id that a run covers.
+//! A run covers rows of one node. It is written bucket by bucket, in several transactions; its rows are in it when the last
+//! one, that of bucket 0, is written, together with `usage_indexed`. The next run deletes what a killed process has left of
+//! an incomplete one. A complete run is never changed. An entry for a deleted row has no effect, and no new row gets an id
+//! that a run covers. Runs are ordered by the day of their newest exchange.
 
 use std::time::{Duration, Instant};
 
 use records::block::{may_hold, request_hash};
 
-use crate::db::engine::{Db, DbResult};
+use crate::db::HOUR_MS;
+use crate::db::engine::{Db, DbResult, Row, named_params};
 use crate::db::record_id::{NodeId, RecordId};
+use crate::usage::last_rows::last_rows;
 use crate::usage::retention::tables::lazily;
+use crate::usage::rollup::DAY_HOURS;
 
 /// Creates runs for the stored rows, one at a time, in steps that hold the writer thread for a short time.
 #[derive(Debug)]
@@ -47,7 +51,7 @@ impl RequestIndex {
         (self.draft.is_some() || self.waiting >= RUN) && self.due <= Instant::now()
     }
 
-    /// Continues to create a run, if the rows of `usage` before `end`, which no longer change, contain enough exchanges.
+    /// Continues to create a run, if the rows of this node before `end`, which no longer change, contain enough exchanges.
     pub(crate) fn step(&mut self, db: &mut Db, end: RecordId) {
         let mut draft = self.draft.take().unwrap_or_else(|| RunDraft::new(RUN));
         match draft.step(db, end) {
@@ -62,13 +66,15 @@ impl RequestIndex {
     }
 }
 
-/// A run of the oldest rows of `usage` that are in none. Its entries are first collected, then written bucket by bucket.
+/// A run of the oldest rows of this node that are in none. Its entries are first collected, then written bucket by bucket.
 #[derive(Debug)]
 struct RunDraft {
     exchanges_min: u64,
     exchanges: u64,
     /// The first and the last row.
     rows: Option<(RecordId, RecordId)>,
+    /// The time of the newest exchange.
+    newest_ms: u64,
     /// True if all rows have been read.
     is_read: bool,
     /// The entries of the buckets that are not written yet.
@@ -90,7 +96,7 @@ impl RunDraft {
     /// Creates a draft of a run that has at least `exchanges_min` exchanges.
     fn new(exchanges_min: u64) -> Self {
         let buckets = (0..BUCKETS).map(|_| Vec::new()).collect();
-        Self { exchanges_min, exchanges: 0, rows: None, is_read: false, buckets }
+        Self { exchanges_min, exchanges: 0, rows: None, newest_ms: 0, is_read: false, buckets }
     }
 
     /// Reads some rows before `end`, or writes some buckets.
@@ -106,7 +112,7 @@ impl RunDraft {
         let pause = self.exchanges.saturating_add(READ_AT_ONCE);
         let after = match self.rows {
             Some((_, last)) => last,
-            None => covered(db)?,
+            None => covered(db, NodeId::THIS)?,
         };
         let mut statement = db.prepare(UNCOVERED)?;
         let mut rows = statement.query([after, end])?;
@@ -120,6 +126,7 @@ impl RunDraft {
             // The rows behind a wide gap go into another run.
             let Some(place) = place_in_run(first, id) else { break };
             self.add(row.get::<&[u8]>("requests")?, place);
+            self.newest_ms = self.newest_ms.max(row.get("last_ms")?);
             self.rows = Some((first, id));
         }
         self.is_read = true;
@@ -148,70 +155,122 @@ impl RunDraft {
         if !tx.exists(IS_ROW, [last])? {
             return Ok(RunStep::Complete);
         }
-        let covered = covered(tx)?;
-        let (mut discard, mut insert) = (tx.prepare(DISCARD)?, tx.prepare(INSERT)?);
+        let (node, day) = (last.node(), self.newest_ms / DAY_MS);
+        if self.buckets.len() == BUCKETS {
+            begin_draft(tx, node, day, last)?;
+        }
+        let mut insert = tx.prepare(INSERT)?;
         for _ in 0..WRITTEN_AT_ONCE {
             let Some(entries) = self.buckets.pop() else { break };
-            let bucket = self.buckets.len();
-            discard.execute((bucket, covered))?;
-            insert.execute((bucket, last, first, entries))?;
+            insert.execute((self.buckets.len(), day, last, first, entries))?;
         }
-        Ok(if self.buckets.is_empty() { RunStep::Complete } else { RunStep::More })
+        if !self.buckets.is_empty() {
+            return Ok(RunStep::More);
+        }
+        tx.execute(END_DRAFT, named_params! {":node": node, ":last": last})?;
+        Ok(RunStep::Complete)
     }
 }
 
-/// Returns the ids of the rows of `usage` that may contain this request id, newest first.
-pub(crate) fn rows_with(db: &Db, request_id: &str) -> DbResult<Vec<RecordId>> {
+/// Deletes what is left of an incomplete run of the node, and records the one that is about to be written.
+fn begin_draft(tx: &Db, node: NodeId, day: u64, last: RecordId) -> DbResult<()> {
+    let draft = |row: Row<'_>| Ok((row.get("draft_day")?, row.get("draft_last")?));
+    let left: Option<(Option<u64>, Option<RecordId>)> = tx.optional_row(DRAFT, [node], draft)?;
+    if let Some((Some(day), Some(last))) = left {
+        delete_run(tx, day, last)?;
+    }
+    let covered = covered(tx, node)?;
+    let values = named_params! {":node": node, ":covered": covered, ":day": day, ":last": last};
+    tx.execute(BEGIN_DRAFT, values).map(drop)
+}
+
+/// Calls `each` with the rows of `usage` that may contain this request id: first those that are in no run, then those in
+/// runs, the newest day first. Ends as soon as `is_over` is true for a time before which all other exchanges started.
+pub(crate) fn each_row_with(
+    db: &Db,
+    request_id: &str,
+    is_over: impl Fn(u64) -> bool,
+    mut each: impl FnMut(RecordId) -> DbResult<()>,
+) -> DbResult<()> {
     let hash = request_hash(request_id);
     // Reads these rows first: a row that is added to a run in the meantime is found twice instead of being missed.
-    let mut found = uncovered_with(db, hash)?;
+    uncovered_with(db, hash)?.into_iter().try_for_each(&mut each)?;
     let [low, middle, high, bucket] = hash.to_le_bytes();
     let mut statement = db.prepare(BUCKET)?;
     let mut runs = statement.query([bucket])?;
     while let Some(run) = runs.next()? {
+        let day: u64 = run.get("day")?;
+        if is_over((day + 1).saturating_mul(DAY_MS)) {
+            break;
+        }
         let first: RecordId = run.get("first")?;
         let entries = run.get::<&[u8]>("entries")?.as_chunks::<ENTRY_BYTES>().0;
         let with_hash = entries.iter().filter(|entry| entry.starts_with(&[low, middle, high]));
-        found.extend(with_hash.map(|[.., far, farther, farthest]| {
-            first.later(u32::from_le_bytes([*far, *farther, *farthest, 0]))
-        }));
+        for [.., far, farther, farthest] in with_hash {
+            each(first.later(u32::from_le_bytes([*far, *farther, *farthest, 0])))?;
+        }
     }
+    Ok(())
+}
+
+/// Returns the ids of all rows of `usage` that may contain this request id.
+pub(crate) fn rows_with(db: &Db, request_id: &str) -> DbResult<Vec<RecordId>> {
+    let mut found = Vec::new();
+    each_row_with(
+        db,
+        request_id,
+        |_| false,
+        |id| {
+            found.push(id);
+            Ok(())
+        },
+    )?;
     found.sort_unstable_by(|one, other| other.cmp(one));
     found.dedup();
     Ok(found)
 }
 
-/// Returns the matching rows that are not in any run.
+/// Returns the matching rows of all nodes that are not in any run, the newest first.
 fn uncovered_with(db: &Db, hash: u32) -> DbResult<Vec<RecordId>> {
-    let mut statement = db.prepare(UNCOVERED)?;
-    let mut rows = statement.query([covered(db)?, RecordId::end_of(NodeId::THIS)])?;
     let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        if may_hold(row.get::<&[u8]>("requests")?, hash) {
-            found.push(row.get("id")?);
+    let mut statement = db.prepare(UNCOVERED)?;
+    for last in last_rows(db)? {
+        let mut rows = statement.query([covered(db, last.node())?, last.next()])?;
+        while let Some(row) = rows.next()? {
+            if may_hold(row.get::<&[u8]>("requests")?, hash) {
+                found.push((row.get::<u64>("last_ms")?, row.get("id")?));
+            }
         }
     }
-    Ok(found)
+    found.sort_unstable_by(|one, other| other.cmp(one));
+    Ok(found.into_iter().map(|(_, id)| id).collect())
 }
 
-/// Returns the id of the last row of `usage` that is in a run, or 0 if no row is. Later rows have greater ids.
-pub(crate) fn covered(db: &Db) -> DbResult<RecordId> {
-    let last: Option<RecordId> = db.optional_row(LAST, (), |row| row.get(0))?;
-    Ok(last.unwrap_or_default())
+/// Returns the id of the last row of a node that is in a run, or of none. Later rows have greater ids.
+pub(crate) fn covered(db: &Db, node: NodeId) -> DbResult<RecordId> {
+    let last = db.optional_row(LAST, [node], |row| row.get("last"))?;
+    Ok(last.unwrap_or_else(|| RecordId::before(node)))
 }
 
-/// Deletes the oldest run if all of its rows of `usage` are deleted. Returns false if there is no such run.
+/// Deletes the run of the oldest day if all of its rows of `usage` are deleted. Returns false if there is no such run.
 pub(crate) fn forget_run(tx: &Db) -> DbResult<bool> {
-    let oldest: Option<RecordId> = tx.optional_row(OLDEST, (), |row| row.get(0))?;
-    let Some(last) = oldest else { return Ok(false) };
-    if tx.exists(IS_ROW_LEFT, [last])? {
+    let run = |row: Row<'_>| Ok((row.get("day")?, row.get("first")?, row.get("last")?));
+    let oldest: Option<(u64, RecordId, RecordId)> = tx.optional_row(OLDEST, (), run)?;
+    let Some((day, first, last)) = oldest else { return Ok(false) };
+    if tx.exists(IS_ROW_LEFT, [first, last])? {
         return Ok(false);
     }
-    let mut forget = tx.prepare(FORGET)?;
-    for bucket in 0..BUCKETS {
-        forget.execute((bucket, last))?;
-    }
+    delete_run(tx, day, last)?;
     Ok(true)
+}
+
+/// Deletes a run, complete or not.
+fn delete_run(tx: &Db, day: u64, last: RecordId) -> DbResult<()> {
+    let mut delete = tx.prepare(DELETE)?;
+    for bucket in 0..BUCKETS {
+        delete.execute((bucket, day, last))?;
+    }
+    Ok(())
 }
 
 /// Returns the distance of `id` from the run's first row, or `None` if it exceeds 24 bits.
@@ -229,19 +288,26 @@ const READ_AT_ONCE: u64 = 8_192;
 /// Buckets that a step writes.
 const WRITTEN_AT_ONCE: usize = 32;
 const BUCKETS: usize = 256;
+const DAY_MS: u64 = DAY_HOURS * HOUR_MS;
 const ENTRY_BYTES: usize = 6;
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
 
-const UNCOVERED: &str = "SELECT id, requests FROM usage WHERE id > :after AND id < :end ORDER BY id";
-const LAST: &str = "SELECT last FROM usage_requests WHERE bucket = 0 ORDER BY last DESC LIMIT 1";
-const BUCKET: &str = "SELECT first, entries FROM usage_requests WHERE bucket = :bucket";
-const INSERT: &str =
-    "INSERT INTO usage_requests (bucket, last, first, entries) VALUES (:bucket, :last, :first, :entries)";
-const DISCARD: &str = "DELETE FROM usage_requests WHERE bucket = :bucket AND last > :covered";
+const UNCOVERED: &str = "SELECT id, last_ms, requests FROM usage WHERE id > :after AND id < :end ORDER BY id";
+const LAST: &str = "SELECT last FROM usage_indexed WHERE node = :node";
+const BUCKET: &str =
+    "SELECT day, first, entries FROM usage_requests WHERE bucket = :bucket ORDER BY day DESC, last DESC";
+const INSERT: &str = "INSERT INTO usage_requests (bucket, day, last, first, entries) VALUES (:bucket, :day, :last, :first, :entries)";
+const DRAFT: &str = "SELECT draft_day, draft_last FROM usage_indexed WHERE node = :node";
+const BEGIN_DRAFT: &str = "INSERT INTO usage_indexed (node, last, draft_day, draft_last) \
+     VALUES (:node, :covered, :day, :last) \
+     ON CONFLICT (node) DO UPDATE SET draft_day = excluded.draft_day, draft_last = excluded.draft_last";
+const END_DRAFT: &str =
+    "UPDATE usage_indexed SET last = :last, draft_day = NULL, draft_last = NULL WHERE node = :node";
 const IS_ROW: &str = "SELECT 1 FROM usage WHERE id = :id";
-const OLDEST: &str = "SELECT last FROM usage_requests WHERE bucket = 0 ORDER BY last LIMIT 1";
-const IS_ROW_LEFT: &str = "SELECT 1 FROM usage WHERE id <= :last";
-const FORGET: &str = "DELETE FROM usage_requests WHERE bucket = :bucket AND last = :last";
+const OLDEST: &str =
+    "SELECT day, first, last FROM usage_requests WHERE bucket = 0 ORDER BY day, last LIMIT 1";
+const IS_ROW_LEFT: &str = "SELECT 1 FROM usage WHERE id >= :first AND id <= :last";
+const DELETE: &str = "DELETE FROM usage_requests WHERE bucket = :bucket AND day = :day AND last = :last";
 
 #[cfg(test)]
 mod tests;

@@ -92,7 +92,7 @@ fn rows_covered_by_a_run_are_found_without_scanning() {
         assert_eq!(make_run(&mut db, END, 300).unwrap(), RunStep::Complete);
     }
     assert_eq!(make_run(&mut db, END, 300).unwrap(), RunStep::TooFew { waiting: 100 });
-    assert_eq!((covered(&db).unwrap(), runs(&db)), (RecordId::here(18), 3));
+    assert_eq!((covered(&db, NodeId::THIS).unwrap(), runs(&db)), (RecordId::here(18), 3));
     // Repricing rewrites rows.
     fill(&db, 5..=7);
     db.execute("UPDATE usage SET requests = x'', digest = NULL WHERE id <= 18", ()).unwrap();
@@ -102,12 +102,66 @@ fn rows_covered_by_a_run_are_found_without_scanning() {
 }
 
 #[test]
+fn rows_of_other_nodes_are_found_and_are_in_no_run_of_this_one() {
+    let mut db = migrated();
+    fill(&db, 1..=10);
+    let other = |n: u32| RecordId::before(NodeId::new(1)).later(n);
+    for n in 1..=10 {
+        put(&db, other(n), &row((0..50).map(|place| format!("other-{n}-{place}")))).unwrap();
+    }
+    put(&db, other(11), &row([name(3, 0)])).unwrap();
+    assert_eq!(make_run(&mut db, END, 400).unwrap(), RunStep::Complete);
+    assert_eq!(make_run(&mut db, END, 400).unwrap(), RunStep::TooFew { waiting: 100 });
+    // As if that node had written a run of its own rows.
+    let runs = "INSERT INTO usage_requests SELECT bucket, day, last + (1 << 40), first + (1 << 40), x'' FROM usage_requests";
+    db.batch(&format!(
+        "{runs}; INSERT INTO usage_indexed (node, last) SELECT 1, last + (1 << 40) FROM usage_indexed"
+    ))
+    .unwrap();
+    assert_eq!(covered(&db, NodeId::THIS).unwrap(), RecordId::here(8));
+    assert_eq!(covered(&db, NodeId::new(1)).unwrap(), other(8));
+    let found = |request_id: &str| rows_with(&db, request_id).unwrap();
+    assert_eq!(found("other-9-7"), [other(9)], "in no run");
+    assert_eq!(found(&name(3, 0)), [other(11), RecordId::here(3)]);
+    assert_eq!(found("other-2-7"), [], "that run has no entries");
+    db.execute("DELETE FROM usage WHERE id <= 8", ()).unwrap();
+    assert!(forget_run(&db).unwrap());
+    assert!(!forget_run(&db).unwrap(), "the rows of the other node are left");
+}
+
+#[test]
+fn a_look_up_ends_with_the_newest_day_that_has_the_request() {
+    let mut db = migrated();
+    let days = 30;
+    for day in 1..=days {
+        put(&db, RecordId::here(day), &row([name(day, 0), "repeated".to_owned()])).unwrap();
+        let sql = "UPDATE usage SET first_ms = :ms, last_ms = :ms, digest = NULL WHERE id = :id";
+        db.execute(sql, named_params! {":ms": day * DAY_MS, ":id": day}).unwrap();
+        assert_eq!(make_run(&mut db, END, 2).unwrap(), RunStep::Complete);
+    }
+    let read = |request_id: &str, newest_ms: u64| {
+        let mut found = Vec::new();
+        let is_over = |before_ms| before_ms <= newest_ms;
+        each_row_with(&db, request_id, is_over, |id| {
+            found.push(id);
+            Ok(())
+        })
+        .unwrap();
+        found
+    };
+    assert_eq!(read("repeated", 28 * DAY_MS), [30, 29, 28].map(RecordId::here));
+    assert_eq!(read("repeated", 0).len(), 30);
+    let (first, last) = (read(&name(1, 0), 0), read(&name(days, 0), 0));
+    assert_eq!((first, last), (vec![RecordId::here(1)], vec![RecordId::here(days)]));
+}
+
+#[test]
 fn a_row_that_may_still_change_is_not_covered_by_a_run() {
     let mut db = migrated();
     fill(&db, 1..=10);
     assert_eq!(make_run(&mut db, RecordId::here(10), 450).unwrap(), RunStep::Complete);
     put(&db, RecordId::here(10), &row((0..60).map(|place| name(10, place)))).unwrap();
-    assert_eq!(covered(&db).unwrap(), RecordId::here(9));
+    assert_eq!(covered(&db, NodeId::THIS).unwrap(), RecordId::here(9));
     assert_eq!(rows_with(&db, &name(10, 59)).unwrap(), [RecordId::here(10)]);
 }
 
@@ -132,7 +186,7 @@ fn rows_with_distant_ids_are_in_different_runs() {
     fill(&db, 1..=3);
     fill(&db, far..=far + 4);
     while make_run(&mut db, END, 250).unwrap() == RunStep::Complete {}
-    assert_eq!((runs(&db), covered(&db).unwrap()), (2, RecordId::here(far + 4)));
+    assert_eq!((runs(&db), covered(&db, NodeId::THIS).unwrap()), (2, RecordId::here(far + 4)));
     db.execute("UPDATE usage SET requests = x'', digest = NULL", ()).unwrap();
     assert_found(&db, 1..=3);
     assert_found(&db, far..=far + 4);
@@ -152,7 +206,7 @@ fn runs_are_deleted_with_their_rows_and_row_ids_are_never_reused() {
     let mut db = store(0..500);
     while make_run(&mut db, END, 100).unwrap() == RunStep::Complete {}
     assert!(runs(&db) > 0);
-    let last = covered(&db).unwrap();
+    let last = covered(&db, NodeId::THIS).unwrap();
     drop(store(500..600));
     let long = Instant::now() + Duration::from_secs(60);
     tables::usage(&db, event(499).started_at_ms + 1, long).unwrap();
@@ -160,7 +214,7 @@ fn runs_are_deleted_with_their_rows_and_row_ids_are_never_reused() {
     assert!(requests::row(&db, &NamedRequest::newest("req-3")).unwrap().is_none());
     assert!(requests::row(&db, &NamedRequest::newest("req-550")).unwrap().is_some());
     while make_run(&mut db, END, 10).unwrap() == RunStep::Complete {}
-    let covered_now = covered(&db).unwrap();
+    let covered_now = covered(&db, NodeId::THIS).unwrap();
     assert!(covered_now > last);
     // The state after a kill between the two deletions.
     db.execute("DELETE FROM usage", ()).unwrap();
@@ -216,6 +270,42 @@ fn a_database_without_a_request_index_gets_one_in_steps() {
 }
 
 #[test]
+fn runs_without_a_day_are_taken_over_as_they_are() {
+    let mut new = migrated();
+    fill(&new, 1..=20);
+    new.execute("UPDATE usage SET last_ms = id * 50000000, digest = NULL", ()).unwrap();
+    for _ in 0..3 {
+        assert_eq!(make_run(&mut new, END, 300).unwrap(), RunStep::Complete);
+    }
+    let mut old = Db::in_memory().unwrap();
+    let before = 35;
+    MIGRATIONS[..before].iter().for_each(|(_, sql)| old.batch(sql).unwrap());
+    old.set_pragma(None, "user_version", i64::try_from(before).unwrap()).unwrap();
+    fill(&old, 1..=20);
+    old.execute("UPDATE usage SET last_ms = id * 50000000, digest = NULL", ()).unwrap();
+    type Run = (i64, i64, i64, Vec<u8>);
+    let runs_of = |db: &Db| -> Vec<(Run, i64)> {
+        let sql = "SELECT bucket, last, first, entries, day FROM usage_requests ORDER BY bucket, last";
+        db.rows(sql, (), |row| Ok(((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?), row.get(4)?)))
+            .unwrap()
+    };
+    let want = runs_of(&new);
+    let insert =
+        "INSERT INTO usage_requests (bucket, last, first, entries) VALUES (:bucket, :last, :first, :entries)";
+    for ((bucket, last, first, entries), _) in &want {
+        old.execute(insert, (bucket, last, first, entries)).unwrap();
+    }
+    // What a killed process has left of a run, which is in no bucket 0.
+    old.execute(insert, (7, 20, 19, b"entries".as_slice())).unwrap();
+    migrate(&mut old).unwrap();
+    assert_eq!((want.len(), runs_of(&old) == want), (3 * BUCKETS, true));
+    assert_eq!(covered(&old, NodeId::THIS).unwrap(), RecordId::here(18));
+    assert_found(&old, 1..=20);
+    assert_eq!(make_run(&mut old, END, 50).unwrap(), RunStep::Complete);
+    assert_found(&old, 1..=20);
+}
+
+#[test]
 fn the_request_index_moves_with_the_usage_tables() {
     let dir = TempDir::new().unwrap();
     let key = Secret::new([1; 32]);
@@ -230,7 +320,11 @@ fn the_request_index_moves_with_the_usage_tables() {
     });
     for apart in [true, false, true] {
         moved(apart, &|db, dir| {
-            assert_eq!((runs(db), covered(db).unwrap()), (3, RecordId::here(18)), "apart: {apart}");
+            assert_eq!(
+                (runs(db), covered(db, NodeId::THIS).unwrap()),
+                (3, RecordId::here(18)),
+                "apart: {apart}"
+            );
             assert_found(db, 1..=20);
             assert_eq!(dir.join("usage.db").exists(), apart);
         });
@@ -253,10 +347,13 @@ fn an_interrupted_run_is_rebuilt_without_leftovers() {
         for _ in 0..writes {
             assert_eq!(draft.step(&mut db, END).unwrap(), RunStep::More);
         }
-        assert_eq!((entries(&db), covered(&db).unwrap()), (writes * WRITTEN_AT_ONCE, RecordId::default()));
+        assert_eq!(
+            (entries(&db), covered(&db, NodeId::THIS).unwrap()),
+            (writes * WRITTEN_AT_ONCE, RecordId::default())
+        );
         assert_found(&db, 1..=10);
         assert_eq!(make_run(&mut db, END, 300).unwrap(), RunStep::Complete);
-        assert_eq!((entries(&db), covered(&db).unwrap()), (BUCKETS, RecordId::here(6)));
+        assert_eq!((entries(&db), covered(&db, NodeId::THIS).unwrap()), (BUCKETS, RecordId::here(6)));
         assert_found(&db, 1..=10);
     }
 }
@@ -269,5 +366,5 @@ fn a_run_whose_rows_were_deleted_covers_no_rows() {
     assert_eq!(draft.step(&mut db, END).unwrap(), RunStep::More);
     db.execute("DELETE FROM usage", ()).unwrap();
     assert_eq!(draft.step(&mut db, END).unwrap(), RunStep::Complete);
-    assert_eq!(covered(&db).unwrap(), RecordId::default());
+    assert_eq!(covered(&db, NodeId::THIS).unwrap(), RecordId::default());
 }

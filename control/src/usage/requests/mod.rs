@@ -1,5 +1,6 @@
 //! Reads the table `usage`: pages of exchanges, newest first, and single exchanges with their trace.
 
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 use std::time::Instant;
@@ -164,12 +165,15 @@ impl NamedRequest {
 
 /// Returns the newest exchange that `wanted` names, with its trace.
 pub(crate) fn row(db: &Db, wanted: &NamedRequest) -> DbResult<Option<RequestRow>> {
-    let mut found: Option<RequestRow> = None;
-    for id in request_index::rows_with(db, &wanted.request_id)? {
-        let after_ms = found.as_ref().map(|row| row.started_at_ms);
-        let candidate = newest_of(db, id, wanted, after_ms)?;
-        found = candidate.or(found);
-    }
+    let (mut found, newest_ms) = (None, Cell::new(None));
+    let is_over = |before_ms| newest_ms.get().is_some_and(|newest_ms| before_ms <= newest_ms);
+    request_index::each_row_with(db, &wanted.request_id, is_over, |id| {
+        if let Some(newer) = newest_of(db, id, wanted, newest_ms.get())? {
+            newest_ms.set(Some(newer.started_at_ms));
+            found = Some(newer);
+        }
+        Ok(())
+    })?;
     Ok(found)
 }
 
