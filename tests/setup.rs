@@ -77,6 +77,16 @@ async fn a_provider_of_the_configuration_counts_unless_it_is_disabled() {
 }
 
 #[tokio::test]
+async fn an_answer_to_a_client_proves_a_provider_as_a_test_does() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::events(&[chat::content("pong"), chat::finish(), chat::usage(), chat::done()]));
+    let gateway = Gateway::start(&Yaml::new().provider("up", upstream.base_url())).await;
+    assert_eq!(done(&gateway).await.0, ["provider"]);
+    assert_eq!(gateway.client().chat(chat::stream_request("up/m")).await.status, 200);
+    assert_eq!(done(&gateway).await.0, ["provider", "proven"]);
+}
+
+#[tokio::test]
 async fn the_providers_inside_the_gateway_and_endpoints_on_them_complete_no_step() {
     let yaml = "providers:\n  talk: {type: echo}\n  voice: {type: builtin_speech}\n  up: {type: openai, api_key: k, models: [m]}\n\
                 endpoints:\n  smart: {failover: [{provider: talk, model: echo}]}\n";

@@ -3078,7 +3078,7 @@ export type Setup = {
   owner: boolean;
   /** True if there is a project that is not disabled. */
   project: boolean;
-  /** True if a ready provider has completed a test request. */
+  /** True if a ready provider has completed a request: a test, or one of a client. */
   proven: boolean;
   /** True if a provider is ready to receive requests. Providers inside the gateway (`echo`, `builtin_speech`) do not count here and in the next three. */
   provider: boolean;

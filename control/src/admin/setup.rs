@@ -35,7 +35,7 @@ struct SetupSteps {
     provider: bool,
     /// True if the list of models of a ready provider was read, or a ready provider has no list to read.
     synced: bool,
-    /// True if a ready provider has completed a test request.
+    /// True if a ready provider has completed a request: a test, or one of a client.
     proven: bool,
     /// True if there is an endpoint with a target.
     endpoint: bool,
@@ -84,10 +84,12 @@ struct ReadyProvider {
 
 impl ReadyProvider {
     fn of(app: &App, snapshot: &Snapshot, instance: &ProviderInstance) -> Self {
-        let evidence = app.catalog.evidence(instance.id.as_str(), Some((instance, &snapshot.key_hasher)));
+        let id = instance.id.as_str();
+        let evidence = app.catalog.evidence(id, Some((instance, &snapshot.key_hasher)));
+        let last_answered_at_ms = app.minutes.answers().of_provider(id);
         Self {
             is_synced: evidence.catalog.synced_at_ms.is_some() || !has_list(instance),
-            is_proven: evidence.inference.proven_at_ms.is_some(),
+            is_proven: evidence.inference.proven_at_ms.or(last_answered_at_ms).is_some(),
         }
     }
 }
