@@ -115,6 +115,21 @@ async function finds_the_dearest_request(page) {
   assert.match(await page.locator(".table-place tbody tr").first().textContent(), /rare-sonnet-model/);
 }
 
+/** A browser prints what is in the document when its event has been handled: not only the rows in sight. */
+async function prints_every_row_that_was_read(page) {
+  await settled(page);
+  const [shown, printed] = await page.evaluate(() => {
+    const rows = () => document.querySelectorAll(".table-place tbody tr:not(.gap)").length;
+    const shown = rows();
+    dispatchEvent(new Event("beforeprint"));
+    const printed = rows();
+    dispatchEvent(new Event("afterprint"));
+    return [shown, printed];
+  });
+  assert.ok(shown < 100 && printed >= 100, `${shown} rows are shown, ${printed} printed`);
+  await page.waitForFunction((shown) => document.querySelectorAll(".table-place tbody tr:not(.gap)").length === shown, shown);
+}
+
 /** The tables that scroll sideways without a shade at their edges, and those that leave a part of their place empty. */
 const unsigned = (page) =>
   page.evaluate(() => {
@@ -156,6 +171,7 @@ export const listChecks = {
   async every_list_is_sorted_and_searched_and_none_is_cut_without_a_sign({ gateway: { binary, home }, browser }) {
     const gateway = await filled(binary, home);
     await browser.visit(gateway, async () => {
+      await prints_every_row_that_was_read(await browser.signedIn(gateway.key, "/keys"));
       await sorts(await browser.signedIn(gateway.key, "/keys"));
       await finds_the_dearest_request(await browser.signedIn(gateway.key, "/requests"));
       const faults = [];

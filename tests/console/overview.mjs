@@ -128,6 +128,18 @@ export const overviewChecks = {
     await page.getByRole("dialog").waitFor();
   },
 
+  async a_rotated_key_shows_its_share_of_the_limit_that_it_has_from_the_key_before({ gateway, browser }) {
+    const { id: project } = await gateway.api("POST", "projects", { name: "rotating" });
+    const made = await gateway.api("POST", "keys", { name: "turned", project });
+    const next = await gateway.api("POST", `keys/${made.id}/rotate`, {});
+    assert.equal(await gateway.chat(next.key, "smart", "hi"), 200);
+    // Under a limit on cost a key may not use a model without a price.
+    const limit = { metric: "cost_micro_usd", window: "month", limit: 5_000_000 };
+    await gateway.api("POST", "quotas", { subject: { kind: "key", id: made.id }, ...limit });
+    const page = await browser.signedIn(gateway.key, "/?by=key");
+    await page.getByRole("group", { name: "Spend today" }).getByRole("row", { name: /^turned/ }).getByText("0 %").waitFor();
+  },
+
   async a_page_that_is_hidden_for_a_minute_closes_the_stream_and_asks_nothing({ gateway, browser }) {
     const context = await browser.context();
     const page = await context.newPage();

@@ -121,6 +121,7 @@ function headersOf(method: string, options: Options): Record<string, string> {
 }
 
 async function send(method: string, path: string, options: Options): Promise<Response> {
+  const limit = AbortSignal.timeout(answerMs(path));
   try {
     const response = await fetch(ROOT + path, {
       method,
@@ -129,7 +130,7 @@ async function send(method: string, path: string, options: Options): Promise<Res
       cache: "no-store",
       redirect: "error",
       ...(options.body === undefined ? {} : { body: JSON.stringify(options.body) }),
-      ...(options.signal ? { signal: options.signal } : {}),
+      signal: options.signal ? AbortSignal.any([options.signal, limit]) : limit,
     });
     answered();
     return response;
@@ -139,6 +140,9 @@ async function send(method: string, path: string, options: Options): Promise<Res
     throw new Unreachable();
   }
 }
+
+/** The time after which the gateway has given up, too: it answers in 30 s, and a test of a model in 150 s. */
+const answerMs = (path: string): number => (path.split("?")[0]?.endsWith("/test") ? 160_000 : 40_000);
 
 async function faultOf(response: Response): Promise<Fault> {
   const text = await response.text().catch(() => "");

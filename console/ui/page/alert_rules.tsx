@@ -45,8 +45,12 @@ const COLUMNS: Column<AlertRule>[] = [
   { head: "Threshold", width: 216, fold: 3, cell: (rule) => thresholdText(rule) ?? UNKNOWN },
   { head: "About", width: 104, fold: 2, cell: (rule) => <Scope of={rule} /> },
   { head: "Urgency", width: 80, fold: 5, cell: ({ severity }) => (severity === "bad" ? "urgent" : "normal") },
-  { head: "Opens after", width: 96, fold: 0, cell: ({ hold_seconds }) => secondsText(hold_seconds) },
-  { head: "Clears after", width: 96, fold: 1, cell: ({ clear_seconds }) => secondsText(clear_seconds) },
+  {
+    head: "Opens, clears after",
+    width: 144,
+    fold: 0,
+    cell: (rule) => `${secondsText(rule.hold_seconds)}, ${secondsText(rule.clear_seconds)}`,
+  },
   { head: "State", width: 104, cell: ({ enabled }) => <State kind={enabled ? "ok" : "off"} word={enabled ? "enabled" : "disabled"} /> },
   { head: "Actions", width: 56, quiet: true, cell: (rule) => <RuleMenu of={rule} /> },
 ];

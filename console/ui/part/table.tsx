@@ -1,6 +1,6 @@
 // A table of a list: rows of one height, only those in sight are in the document, and more are read while scrolling. Columns for which
 // there is no room stand in further lines of their row.
-import { Component, type ComponentChildren } from "preact";
+import { Component, type ComponentChildren, options } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { List } from "../api/list";
 import { ErrorBox, Skeleton } from "./feedback";
@@ -66,10 +66,15 @@ export function Table<T>({ list, label, columns, rowKey, empty, order = OWN, usu
     const later = (): void => {
       frame ||= requestAnimationFrame(look);
     };
+    const whole = (): void => drawnAtOnce(() => setRange([0, list.count]));
     look();
     addEventListener("scroll", later, { passive: true });
     addEventListener("resize", later);
+    addEventListener("beforeprint", whole);
+    addEventListener("afterprint", look);
     return () => {
+      removeEventListener("beforeprint", whole);
+      removeEventListener("afterprint", look);
       cancelAnimationFrame(frame);
       removeEventListener("scroll", later);
       removeEventListener("resize", later);
@@ -107,6 +112,14 @@ export function Table<T>({ list, label, columns, rowKey, empty, order = OWN, usu
       <Foot list={list} />
     </>
   );
+}
+
+/** Draws what `change` sets before it returns: a browser prints the document as it is when the event has been handled. */
+function drawnAtOnce(change: () => void): void {
+  const usual = options.debounceRendering;
+  options.debounceRendering = (draw) => draw();
+  change();
+  options.debounceRendering = usual;
 }
 
 type RowsProps<T> = Pick<Props<T>, "label" | "columns" | "rowKey" | "order" | "usual"> & { rows: T[] };

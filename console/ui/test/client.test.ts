@@ -108,6 +108,25 @@ test("a gateway that does not answer is noticed, and its return as well", async 
   expect(offlineSince.value).toBeNull();
 });
 
+test("a call ends when the gateway must have answered, also one that can be given up before", async () => {
+  const times: number[] = [];
+  vi.spyOn(AbortSignal, "timeout").mockImplementation((ms) => {
+    times.push(ms);
+    return AbortSignal.abort();
+  });
+  vi.stubGlobal("fetch", (_: string, { signal }: RequestInit) => (signal?.aborted ? Promise.reject(signal.reason) : new Promise(() => {})));
+  for (const [path, options] of [
+    ["providers/p/test", { body: {} }],
+    ["endpoints/smart?dry_run=true", { body: {}, signal: new AbortController().signal }],
+  ] as const) {
+    offlineSince.value = null;
+    await expect(call("POST", path, options)).rejects.toBeInstanceOf(Unreachable);
+    expect(offlineSince.value).not.toBeNull();
+  }
+  expect(times.slice(0, 2)).toEqual([160_000, 40_000]);
+  vi.restoreAllMocks();
+});
+
 test("a human has a permission in a project as far as its extent reaches", () => {
   const human = { id: "prn_me", name: "Me", email: null };
   const extents = { admin: { reveal_keys: "own", mint_keys: "free", change_keys: "all", change_owners: "nothing" } } as const;

@@ -56,7 +56,6 @@ type SpendersProps = { of: SpendLine[]; by: Group; total: number };
 
 function Spenders({ of, by, total }: SpendersProps) {
   const shown = of.slice(0, SHOWN_MAX);
-  const limits = useLimits(shown, by);
   if (of.length === 0) return <p class="card-body muted">Nothing was used since 00:00 UTC.</p>;
   return (
     <>
@@ -70,7 +69,7 @@ function Spenders({ of, by, total }: SpendersProps) {
           { head: "Tokens", width: 88, number: true, fold: 2, cell: ({ tokens }) => short(tokens) },
           { head: "Cost", width: 140, number: true, cell: (line) => <Spend figures={line} /> },
           { head: "Share", width: 116, fold: 1, cell: (line) => <Meter share={total ? line.cost_micro_usd / total : 0} /> },
-          { head: "This month, of its limit", width: 184, fold: 4, cell: (line) => <OfLimit of={line} limits={limits} /> },
+          { head: "This month, of its limit", width: 184, fold: 4, cell: ({ id }) => <OfLimit of={id} by={by} /> },
         ]}
       />
       {of.length > SHOWN_MAX && (
@@ -101,23 +100,12 @@ function Spender({ of: { id, name }, by }: { of: SpendLine; by: Group }) {
   return by === "model" || !id ? <span class="mono clip">{id ?? "none"}</span> : <Ref kind={by} id={id} name={name} />;
 }
 
-/** The limits on what the projects or keys of the lines may cost in a month, by their IDs; null until they are read. */
-function useLimits(lines: SpendLine[], by: Group): Map<string, Quota> | null {
-  const ids = by === "model" ? [] : lines.flatMap(({ id }) => (id === null ? [] : [id]));
-  const path = `quotas?${new URLSearchParams({ [by]: ids.join(), limit: String(LIMITS_READ) })}`;
-  const read = useResource<PageOf<Quota>>(ids.length ? path : null).data.value;
-  if (ids.length && !read) return null;
-  const isOfCost = ({ metric, window, model, endpoint }: Quota): boolean =>
-    metric === "cost_micro_usd" && window === "month" && !model && !endpoint;
-  return new Map(read?.data.filter(isOfCost).map((quota) => [quota.subject.id ?? "", quota]));
-}
-
-/** More than the lines have: a key or project has a few. */
-const LIMITS_READ = 500;
-
-function OfLimit({ of: { id }, limits }: { of: SpendLine; limits: Map<string, Quota> | null }) {
-  const limit = limits?.get(id ?? "");
-  if (!limit) return <span class="faint">{limits ? "no limit" : UNKNOWN}</span>;
+/** How much of its limit on cost a project or key has used in this month. A rotated key shares the limit of the key before it. */
+function OfLimit({ of, by }: { of: string | null; by: Group }) {
+  const path = of === null || by === "model" ? null : `quotas?${new URLSearchParams({ [by]: of, limit: String(LIMITS_READ) })}`;
+  const read = useResource<PageOf<Quota>>(path).data.value;
+  const limit = read?.data.find(isOfCostInMonth);
+  if (!limit) return <span class="faint">{path && !read ? UNKNOWN : "no limit"}</span>;
   const share = shareOf(limit);
   return (
     <span class="meter-cell">
@@ -126,3 +114,9 @@ function OfLimit({ of: { id }, limits }: { of: SpendLine; limits: Map<string, Qu
     </span>
   );
 }
+
+const isOfCostInMonth = ({ metric, window, model, endpoint }: Quota): boolean =>
+  metric === "cost_micro_usd" && window === "month" && !model && !endpoint;
+
+/** More than a project or key has. */
+const LIMITS_READ = 500;

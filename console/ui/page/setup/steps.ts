@@ -38,7 +38,7 @@ export const STEPS: StepEntry[] = [
     id: "test",
     title: "Test completion",
     lead: "Sends one real request of at most 128 output tokens.",
-    done: "A model has answered a test.",
+    done: "A model has answered.",
     isDone: ({ proven }) => proven,
   },
   {
