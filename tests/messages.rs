@@ -194,8 +194,8 @@ async fn a_silent_stream_is_kept_alive_by_pings() {
     let gateway = setup.env("LLMGW_STREAM_KEEPALIVE_SECONDS", "1").start().await;
     let client = gateway.client().with("content-type", "application/json");
     let body = ask(true).replace("line", "up/m");
-    let mut flow = client.open("POST", "/v1/messages", body.into()).await.unwrap();
-    let event = tokio::time::timeout(Duration::from_secs(10), flow.event()).await.unwrap();
+    let first = async { client.open("POST", "/v1/messages", body.into()).await.unwrap().event().await };
+    let event = tokio::time::timeout(Duration::from_secs(10), first).await.unwrap();
     assert_eq!(&event.bytes[..], b"event: ping\ndata: {\"type\": \"ping\"}\n\n");
 }
 
