@@ -2947,18 +2947,28 @@ export type Series = {
   groups_omitted: number;
   /** True if exchanges of this time are missing, because reading them took too long or they are no longer kept. */
   partial: boolean;
-  /** The length of a point, in milliseconds. */
+  /** The requests of this time that are counted under the name `other`, because their day had more than 128 names. */
+  requests_merged: number;
+  /** What the figures are read from: `periods`, which have everything; `hours`, the sums of hours and days, for combinations of names of which no periods are kept and too many records to read; or `records`. */
+  source: string;
+  /** The start of each point, in milliseconds since the Unix epoch. */
+  starts_ms: number[];
+  /** The length of a point, in milliseconds. A day of `tz` is shorter or longer where its clock changes. */
   step_ms: number;
   /** The end of the last point, in milliseconds since the Unix epoch. */
   to_ms: number;
+  /** The time zone in which days begin. */
+  tz: string;
+  /** The columns that `source` does not have. They are null. Without `refused`, those requests are in `failed`. */
+  unknown: string[];
 };
 
-/** The figures of a group. Each list has one item for each point. */
+/** The figures of a group. Each list has one item for each point; null for figures that are `unknown`. */
 export type SeriesPoints = {
   /** The attempts that failed for no fault of the client, and those whose answer broke off. */
-  attempt_failures: number[];
+  attempt_failures: number[] | null;
   /** Requests to upstreams. Grouped by provider or model, each counts for its own target. */
-  attempts: number[];
+  attempts: number[] | null;
   cache_read: number[];
   /** The client left. */
   cancelled: number[];
@@ -2967,21 +2977,21 @@ export type SeriesPoints = {
   cost_micro_usd: MicroUsd[];
   /** The answer broke off after output had started. */
   cut: number[];
-  /** The duration of completed exchanges, in microseconds with two digits; null if there was none. */
-  duration_us_p50: (number | null)[];
-  duration_us_p99: (number | null)[];
+  /** The duration of completed exchanges, in microseconds, exact to 1.6 %; null if there was none. */
+  duration_us_p50: (number | null)[] | null;
+  duration_us_p99: (number | null)[] | null;
   /** Failed for no fault of the client. */
   failed: number[];
   /** The completed ones after a failover. */
-  failed_over: number[];
-  /** The time from the request to the first content, in microseconds with two digits; null if there was none. */
-  first_content_us_p50: (number | null)[];
-  first_content_us_p99: (number | null)[];
+  failed_over: number[] | null;
+  /** The time from the request to the first content, in microseconds, exact to 1.6 %; null if there was none. */
+  first_content_us_p50: (number | null)[] | null;
+  first_content_us_p99: (number | null)[] | null;
   /** Tokens by disjoint classes. */
   input: number[];
   output: number[];
   /** Failed because of the request (400, 413, 415, 422), or rejected with 4xx before any target was tried. */
-  refused: number[];
+  refused: number[] | null;
   /** The exchanges that started in the point: the sum of `completed`, `failed`, `cut`, `cancelled` and `refused`. */
   requests: number[];
   /** Attempts, failed ones included, whose cost is unknown and not in the sum. */
@@ -2990,10 +3000,10 @@ export type SeriesPoints = {
 
 /** How long the exchanges of a group took. */
 export type SeriesTimes = {
-  /** The duration of completed exchanges, in microseconds with two digits; null if there was none. */
+  /** The duration of completed exchanges, in microseconds, exact to 1.6 %; null if there was none. */
   duration_us_p50: number | null;
   duration_us_p99: number | null;
-  /** The time from the request to the first content, in microseconds with two digits; null if there was none. */
+  /** The time from the request to the first content, in microseconds, exact to 1.6 %; null if there was none. */
   first_content_us_p50: number | null;
   first_content_us_p99: number | null;
 };
@@ -3269,9 +3279,9 @@ export type Telemetry = {
   complete_from_ms: number;
   /** The start of the time, in milliseconds since the Unix epoch. */
   from_ms: number;
-  /** True if exchanges of this time are missing, because reading them took too long. */
+  /** True if exchanges of this time are missing, because reading them took too long or they are no longer kept. */
   partial: boolean;
-  /** The sums of all targets of the query, in the order of time, without points in which nothing ended. */
+  /** The sums of all targets of the query, in the order of time, without points in which nothing started. */
   points: TelemetryPoint[];
   /** The targets of the query with the most requests, in that order, at most 100. */
   targets: TelemetryTarget[];
@@ -3289,7 +3299,7 @@ export type TelemetryBounds = {
   head: number[];
 };
 
-/** The times, errors and results of attempts of the exchanges that ended in a point. */
+/** The times, errors and results of attempts of the exchanges that started in a point. */
 export type TelemetryPoint = {
   /** Those that were not completed, by kind of error; by outcome (`cancelled`, `cut`) if they have none. */
   errors: Record<string, number>;
@@ -3317,7 +3327,7 @@ export type TelemetryTarget = {
   errors: number;
   /** The model of that instance; null for exchanges that reached none. */
   model: string | null;
-  /** The provider instance; null for exchanges that reached none. `other` counts targets beyond 128 of a minute. */
+  /** The provider instance; null for exchanges that reached none. `other` counts targets beyond 128 of a day. */
   provider: string | null;
   /** Exchanges that the target served, or was the last one to be tried for. */
   requests: number;

@@ -11,7 +11,7 @@ import { usePeriod } from "./requests";
 
 export function ProviderCharts({ id }: { id: string }) {
   const from = usePeriod("24h");
-  const search = new URLSearchParams({ attempted: id, group_by: "provider", from });
+  const search = new URLSearchParams({ provider: id, group_by: "provider", from });
   const series = useResource<SeriesAnswer>(`series?${search}`);
   const data = series.data.value;
   if (series.error.value) return <ErrorBox error={series.error.value} retry={() => series.load()} />;
@@ -20,14 +20,14 @@ export function ProviderCharts({ id }: { id: string }) {
   const all = <a href={href("/requests", { attempted: id, period: "24h" })}>Its requests</a>;
   if (!points) return <Quiet />;
   const times = timesOf(data);
-  const failures = points.attempt_failures;
+  const [attempts, failures] = [points.attempts ?? [], points.attempt_failures ?? []];
   return (
     <div class="cols pair">
       <Card title="Attempts in 24 h" aside={all}>
         <Bars
           times={times}
           series={[
-            { name: "Answered", values: points.attempts.map((attempts, i) => attempts - (failures[i] ?? 0)), className: "series-1" },
+            { name: "Answered", values: attempts.map((all, i) => all - (failures[i] ?? 0)), className: "series-1" },
             { name: "Failed", values: failures, className: "bad" },
           ]}
           unit={count}
@@ -40,8 +40,8 @@ export function ProviderCharts({ id }: { id: string }) {
         <Lines
           times={times}
           series={[
-            { name: "p50", values: points.first_content_us_p50, className: "series-1" },
-            { name: "p99", values: points.first_content_us_p99, className: "series-3 dashed" },
+            { name: "p50", values: points.first_content_us_p50 ?? [], className: "series-1" },
+            { name: "p99", values: points.first_content_us_p99 ?? [], className: "series-3 dashed" },
           ]}
           unit={(us) => (us === 0 ? "0" : duration(us))}
           timeText={(at) => clock(at)}

@@ -9,13 +9,13 @@ import { href, param, setParams } from "../app/router";
 import { Bars } from "../part/chart";
 import { clientName } from "../part/client_name";
 import { Empty, ErrorBox } from "../part/feedback";
-import { capital, clock, count, day, dollars, duration, moment, short, UNKNOWN, zoneName } from "../part/format";
+import { capital, clock, count, day, dollars, duration, moment, short, UNKNOWN, zoneId, zoneName } from "../part/format";
 import { Icon, Mark } from "../part/icon";
 import { asked as askedFor, orderOf } from "../part/order";
 import { AttemptMarks, outcomeOf } from "../part/outcome";
 import { Card, Page } from "../part/page";
 import { type Column, Table } from "../part/table";
-import { outcomesOf, timesOf } from "./overview/figures";
+import { limitsOf, outcomesOf, timesOf } from "./overview/figures";
 import { chosenFilters, Filters, keptParams } from "./requests/filters";
 import { Fresh } from "./requests/fresh";
 
@@ -162,14 +162,14 @@ export const chosenPeriod = (): string =>
 /** The listed requests over time. A part of it can be chosen. */
 function OverTime({ filters, from, to }: { filters: Record<string, string>; from: string; to: string }) {
   const given = Object.entries({ ...filters, from, to }).filter(([, value]) => value);
-  const series = useResource<SeriesAnswer>(`series?${new URLSearchParams(given)}`, { hasPlace: true });
+  const series = useResource<SeriesAnswer>(`series?${new URLSearchParams([...given, ["tz", zoneId()]])}`, { hasPlace: true });
   const data = series.data.value;
   const error = series.error.value;
   return (
     <div class="chart-place">
       <Card
-        title={param("from") ? "The chosen time" : (PERIODS[chosenPeriod()]?.[0] ?? "The chosen time")}
-        aside={data?.partial && <span class="faint">before {moment(data.complete_from_ms)} records are missing</span>}
+        title={`${param("from") ? "The chosen time" : (PERIODS[chosenPeriod()]?.[0] ?? "The chosen time")}, ${zoneId()}`}
+        aside={data && limitsOf(data) && <span class="faint">{limitsOf(data)}</span>}
       >
         {data ? <OutcomeBars of={data} /> : error && <ErrorBox error={error} retry={() => series.load()} />}
       </Card>

@@ -119,7 +119,7 @@ const sum = (values: number[]): number => values.reduce((total, value) => total 
 export function firstShare(uses: SeriesAnswer | null, name: string): string {
   const points = pointsOf(uses, name);
   const completed = sum(points?.completed ?? []);
-  return points && completed ? `${Math.round((1 - sum(points.failed_over) / completed) * 100)} %` : UNKNOWN;
+  return points && completed ? `${Math.round((1 - sum(points.failed_over ?? []) / completed) * 100)} %` : UNKNOWN;
 }
 
 function Uses({ of, name }: { of: SeriesAnswer | null; name: string }) {

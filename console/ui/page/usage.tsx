@@ -9,14 +9,15 @@ import { Bars, Lines as LineChart } from "../part/chart";
 import { Empty, ErrorBox, isSettled, Skeleton } from "../part/feedback";
 import { Figure, Figures as FigureRow } from "../part/figures";
 import { Labelled, Select, Text } from "../part/form";
-import { clock, count, dollars, duration, moment, short, UNKNOWN } from "../part/format";
+import { clock, count, dollars, duration, moment, short, UNKNOWN, zoneId } from "../part/format";
 import { Icon } from "../part/icon";
+import { dateOf, zoned } from "../part/moment";
 import { asked, orderOf } from "../part/order";
 import { Card, Page } from "../part/page";
-import { outcomesOf, timesOf } from "./overview/figures";
-import { BY, bucketsOf, changeWords, filtersOf, seriesOf } from "./usage/groups";
+import { limitsOf, outcomesOf, timesOf } from "./overview/figures";
+import { BY, changeWords, filtersOf, seriesOf } from "./usage/groups";
 import { Reprice } from "./usage/reprice";
-import { before, bucketMs, dayOf, dayStart, LENGTHS, type Span, seriesStep, useSpan } from "./usage/span";
+import { before, bucketsOf, dayStart, LENGTHS, type Span, seriesStep, useSpan } from "./usage/span";
 import { BY_COST, inputOf, Lines, SORTED } from "./usage/table";
 
 type Shown = { id: string; title: string } & (
@@ -58,10 +59,10 @@ function useView(): View {
   const filters = Object.fromEntries(BY.map(([name]): [string, string] => [name, param(name)]).filter(([, value]) => value));
   const figure = FIGURES.find(({ id }) => id === param("figure")) ?? COST;
   const sums = (of: Span, more: Record<string, string>): string =>
-    `usage?${new URLSearchParams({ group_by: by, from: String(of.from), to: String(of.to), ...filters, ...more })}`;
+    `usage?${new URLSearchParams({ group_by: by, from: String(of.from), to: String(of.to), tz: zoneId(), ...filters, ...more })}`;
   const order = orderOf(SORTED, BY_COST);
   const isMoney = figure.value !== null;
-  const search = new URLSearchParams({ from: String(span.from), to: String(span.to), step: seriesStep(span), ...filters });
+  const search = new URLSearchParams({ from: String(span.from), to: String(span.to), step: seriesStep(span), tz: zoneId(), ...filters });
   const table = useResource<Usage>(sums(span, { ...asked(order), limit: "500" }));
   const chart = useResource<Usage>(isMoney ? sums(span, { bucket: span.bucket, limit: "10000" }) : null);
   const series = useResource<SeriesAnswer>(isMoney ? null : `series?${search}`);
@@ -88,7 +89,7 @@ export function UsagePage() {
   return (
     <Page
       title="Usage"
-      lead="Sums by hours and days in UTC. Unknown prices are not zero: they are counted apart."
+      lead={`Sums by hours and days, ${zoneId()}. Unknown prices are not zero: they are counted apart.`}
       actions={
         <>
           <a class="btn" href={href("/usage/runs")}>
@@ -147,14 +148,14 @@ function Choices({ span, filters }: { span: Span; filters: Record<string, string
         <>
           <Text
             type="date"
-            aria-label="From (UTC)"
-            value={dayOf(span.from)}
+            aria-label={`From (${zoneId()})`}
+            value={dateOf(span.from)}
             onValue={(date) => dayStart(date) && setParams({ from: dayStart(date) }, "replace")}
           />
           <Text
             type="date"
-            aria-label="To, inclusive (UTC)"
-            value={dayOf(span.to - 1)}
+            aria-label={`To, inclusive (${zoneId()})`}
+            value={dateOf(span.to - 1)}
             onValue={(date) => dayStart(date) && setParams({ to: dayStart(date, 1) }, "replace")}
           />
         </>
@@ -237,10 +238,10 @@ function Chart({ of }: { of: View }) {
 function Sums({ of, sums }: { of: View; sums: Usage }) {
   const { figure, by, span } = of;
   if (figure.value === null) return null;
-  const times = bucketsOf(sums.from_ms, sums.to_ms, bucketMs(span));
+  const times = bucketsOf(sums.from_ms, sums.to_ms, span.bucket);
   const series = seriesOf(sums.data, by, figure.value, times);
   const timeText = (at: number): string => {
-    const date = new Date(at);
+    const date = zoned(at);
     const day = `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]}`;
     if (span.bucket === "day") return day;
     const hour = `${String(date.getUTCHours()).padStart(2, "0")}:00`;
@@ -251,7 +252,7 @@ function Sums({ of, sums }: { of: View; sums: Usage }) {
   const isFiltered = Object.keys(of.filters).length > 0;
   return (
     <Card
-      title={`${figure.title} by ${span.bucket}, UTC`}
+      title={`${figure.title} by ${span.bucket}, ${zoneId()}`}
       aside={
         earlier &&
         now && (
@@ -307,10 +308,10 @@ function Answers({ of, figure }: { of: SeriesAnswer; figure: string }) {
   const points = of.groups[0]?.points;
   const isLong = of.to_ms - of.from_ms > 2 * 86_400_000;
   const timeText = (at: number): string => (isLong ? moment(at) : clock(at));
-  const aside = of.partial && <span class="faint">before {moment(of.complete_from_ms)} records are missing</span>;
+  const aside = limitsOf(of) && <span class="faint">{limitsOf(of)}</span>;
   if (figure === "outcomes") {
     return (
-      <Card title="Requests by outcome" aside={aside}>
+      <Card title={`Requests by outcome, ${of.tz}`} aside={aside}>
         <Bars
           times={times}
           series={outcomesOf(points)}
@@ -323,7 +324,7 @@ function Answers({ of, figure }: { of: SeriesAnswer; figure: string }) {
     );
   }
   return (
-    <Card title="Time to first token, and until the end" aside={aside}>
+    <Card title={`Time to first token, and until the end, ${of.tz}`} aside={aside}>
       <LineChart
         times={times}
         series={[

@@ -44,6 +44,9 @@ export function moment(at: number | null | undefined, now = Date.now()): string 
   return `${date} ${clock(at)}`;
 }
 
+/** The IANA name of the chosen time zone, in which charts and reports cut days. */
+export const zoneId = (): string => (preferences.zone.value === "utc" ? "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZone);
+
 /** The name of the chosen time zone, to stand after a moment. */
 export const zoneName = (): string => (preferences.zone.value === "utc" ? "UTC" : "local");
 

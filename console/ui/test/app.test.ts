@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { Fault } from "../api/client";
 import type { Backup, RequestRecord, Setting, UsageLine } from "../api/types";
 import { matching, searchable } from "../app/palette";
+import { preferences } from "../app/preferences";
 import { match } from "../app/router";
 import { wordsOf } from "../app/sign_in";
 import { chainWords, differences, nameOf } from "../page/audit";
@@ -14,8 +15,8 @@ import { changesOf as changesOfRoute } from "../page/route/draft";
 import { targetOf } from "../page/routes";
 import { groupsOf, settingFits } from "../page/settings";
 import texts from "../page/snippets.json";
-import { bucketsOf, changeWords, seriesOf } from "../page/usage/groups";
-import { before, spanOf } from "../page/usage/span";
+import { changeWords, seriesOf } from "../page/usage/groups";
+import { before, bucketsOf, spanOf } from "../page/usage/span";
 import { stackedAt } from "../part/chart";
 import { changesOf, contested, merged } from "../part/conflict";
 import { concerns } from "../part/form";
@@ -200,7 +201,7 @@ test("a limit is reached when use goes on at its rate", () => {
 
 test("usage is stacked by its largest groups, and the rest is one series", () => {
   const hour = 3_600_000;
-  const times = bucketsOf(hour / 2, 3 * hour, hour);
+  const times = bucketsOf(hour / 2, 3 * hour, "hour");
   expect(times).toEqual([0, hour, 2 * hour]);
   const line = (model: string | null, at: number, requests: number) =>
     ({ group: { model }, bucket_start_ms: at, requests }) as unknown as UsageLine;
@@ -293,4 +294,13 @@ test("settings stand in groups, each in one", () => {
     ["Limits and times", ["LLMGW_DRAIN_SECONDS"]],
     ["Requests and providers", ["cors.origins"]],
   ]);
+});
+
+test("buckets of days begin at midnight of the chosen zone", () => {
+  const utc = bucketsOf(Date.UTC(2026, 9, 24, 13), Date.UTC(2026, 9, 27), "day");
+  expect(utc).toEqual([24, 25, 26].map((day) => Date.UTC(2026, 9, day)));
+  preferences.zone.value = "local";
+  const local = bucketsOf(new Date(2026, 9, 24, 13).getTime(), new Date(2026, 9, 27).getTime(), "day");
+  expect(local).toEqual([24, 25, 26].map((day) => new Date(2026, 9, day).getTime()));
+  preferences.zone.value = "utc";
 });

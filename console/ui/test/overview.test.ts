@@ -4,6 +4,7 @@ import type { Points, Running, SeriesAnswer, Verdict } from "../api/shapes";
 import type { UsageLine } from "../api/types";
 import {
   headlineOf,
+  limitsOf,
   marksWithin,
   onCourse,
   outcomesOf,
@@ -48,6 +49,11 @@ const series = (of: Points, group: Record<string, string | null> = {}): SeriesAn
   from_ms: 0,
   to_ms: 180_000,
   step_ms: 60_000,
+  starts_ms: [0, 60_000, 120_000],
+  tz: "UTC",
+  source: "periods",
+  unknown: [],
+  requests_merged: 0,
   partial: false,
   complete_from_ms: 0,
   groups: [
@@ -78,6 +84,10 @@ test("the overview's figures are the sums of the series, and unknown ones stay u
   expect(stacked.map(({ name }) => name)).toEqual(["First target", "After failover", "Client left", "Cut off", "Failed"]);
   expect(some.requests.map((_, i) => stacked.reduce((sum, { values }) => sum + (values[i] ?? 0), 0))).toEqual(some.requests);
   expect(timesOf(series(some))).toEqual([0, 60_000, 120_000]);
+  const ofHours = { ...some, failed: [3, 0, 2], failed_over: null, refused: null };
+  expect(outcomesOf(ofHours).map(({ name, values }) => [name, values])).toContainEqual(["First target", [8, 0, 18]]);
+  expect(limitsOf(series(some))).toBe("");
+  expect(limitsOf({ ...series(some), unknown: ["refused"], requests_merged: 1 })).toMatch(/count as failed.*; 1 request of too many/);
   const lines = providerLines(series(points({ attempts: [3, 0, 5], attempt_failures: [1, 0, 0] }), { provider: "a" }));
   expect(lines).toMatchObject([{ id: "a", attempts: 8, failures: 1 }]);
   expect(providerLines(series(some, { provider: null }))).toEqual([]);

@@ -122,7 +122,7 @@ impl<'a> KnownInstances<'a> {
     }
 
     fn of(&mut self, known: &KnownModel) -> Served {
-        let answers = self.app.minutes.answers();
+        let answers = &self.app.answers;
         let last_answered_at_ms = answers.of_model(known.provider.as_str(), known.model.id.as_str());
         let providers = &self.snapshot.providers;
         let place = providers.binary_search_by(|instance| instance.id.cmp(&known.provider)).ok();

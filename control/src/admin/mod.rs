@@ -107,8 +107,8 @@ use crate::routing::publish::{BegunSignIns, StatusCell};
 use crate::state::affinity_file::AffinityFile;
 use crate::state::log_lines::LogLines;
 use crate::usage::journal::Journal;
+use crate::usage::last_answers::LastAnswers;
 use crate::usage::metrics::ExchangeMetrics;
-use crate::usage::minutes::TargetMinutes;
 use crate::usage::telemetry::Telemetry;
 use crate::writer::WriterHandle;
 
@@ -131,8 +131,8 @@ pub(crate) struct App {
     pub(crate) journal: Journal,
     /// The distributions and counts of exchanges.
     pub(crate) metrics: Arc<ExchangeMetrics>,
-    /// The figures of targets by minute, and their last answers.
-    pub(crate) minutes: Arc<TargetMinutes>,
+    /// The last answers of targets.
+    pub(crate) answers: Arc<LastAnswers>,
     pub(crate) backups: backups::Backups,
     /// The periodic jobs.
     pub(crate) jobs: Jobs,

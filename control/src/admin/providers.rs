@@ -197,7 +197,7 @@ fn shown(app: &App, snapshot: &Snapshot, connection: &ProviderConnection) -> Sho
     shown.sign_in = connection.read.as_deref().and_then(|provider| oauth::sign_in(app, provider));
     let instance = instance.map(|instance| (instance, &snapshot.key_hasher));
     let mut evidence = app.catalog.evidence(&connection.id, instance);
-    evidence.inference.last_answered_at_ms = app.minutes.answers().of_provider(&connection.id);
+    evidence.inference.last_answered_at_ms = app.answers.of_provider(&connection.id);
     shown.evidence = Some(evidence);
     shown
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use http::{Method, Response};
+use jiff::tz::TimeZone;
 use records::Record;
 use serde::Serialize;
 use shared::error_kind::ErrorKind;
@@ -163,9 +164,18 @@ pub(crate) const FILTERS: &[&str] = &[
 
 /// Takes the filters from a query.
 pub(crate) fn filter(call: &Call<'_>, query: &mut Query) -> Result<RequestFilter, ApiError> {
+    filter_in(call, query, &TimeZone::UTC)
+}
+
+/// Takes the filters from a query whose dates are those of a time zone.
+pub(super) fn filter_in(
+    call: &Call<'_>,
+    query: &mut Query,
+    zone: &TimeZone,
+) -> Result<RequestFilter, ApiError> {
     let app = call.app;
     let nano = |micro: u64| micro.saturating_mul(1_000);
-    let (from_ms, to_ms) = query.span()?;
+    let (from_ms, to_ms) = query.span_in(zone)?;
     Ok(RequestFilter {
         from_ms,
         to_ms,

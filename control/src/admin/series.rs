@@ -1,45 +1,56 @@
-//! `GET /admin/api/series`: figures over a time in equal steps, as columns, for charts.
+//! `GET /admin/api/series`: figures over a time in steps, as columns, for charts.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use http::{Method, Response};
+use jiff::tz::TimeZone;
 use serde::Serialize;
 use shared::clock::unix_ms;
 use shared::port::Body;
 
 use super::query::Query;
-use super::requests::{FILTERS, filter};
+use super::requests::{FILTERS, filter_in};
 use super::steps::{SteppedTime, Steps};
-use super::usage::{group_by, names_of_group};
+use super::usage::{group_by, names_of_group, zone};
 use super::{ApiError, Call, Route, json, route_of};
 use crate::admin::permission::Permission;
 use crate::common::money::MicroUsd;
+use crate::db::HOUR_MS;
 use crate::db::engine::{Db, DbResult};
 use crate::db::names::Labels;
 use crate::usage::dimension::Dimension;
+use crate::usage::metrics::{Distribution, Scale};
+use crate::usage::periods::PeriodFigures;
+use crate::usage::report::calendar::{BucketLength, Calendar};
 use crate::usage::requests::RequestFilter;
-use crate::usage::series::figures::PeriodFigures;
-use crate::usage::series::histogram::LatencyHistogram;
-use crate::usage::series::{GROUPS_COUNTED_MAX, POINTS_MAX, Series, SeriesQuestion, series};
+use crate::usage::series::{
+    GROUPS_COUNTED_MAX, POINTS_MAX, ReadingTimes, Series, SeriesQuestion, SeriesSource, series,
+};
 use crate::writer::FLUSH_TIME_MAX;
 
 pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "series", |call| Box::pin(show(call)))
-    .answers::<SeriesAnswer>("Shows figures by equal steps of time, as columns.")
-    .query(&["step", "group_by"])
+    .answers::<SeriesAnswer>("Shows figures by steps of time, as columns.")
+    .query(&["step", "tz", "group_by"])
     .filters(FILTERS)
     .permits(Permission::SeeUsage)];
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (app, mut query) = (call.app, call.query()?);
     let group_by = group_by(&mut query, DIMENSIONS_MAX)?;
-    let step = step(&mut query)?;
-    let question = question(filter(&call, &mut query)?, step, group_by)?;
+    let (step, zone) = (step(&mut query)?, zone(&mut query)?);
+    let filter = filter_in(&call, &mut query, &zone)?;
     query.finish()?;
+    let time = SeriesTime::of(&filter, step, zone)?;
+    let question = SeriesQuestion { edges: time.edges.clone(), group_by, filter };
     app.writer.flush(FLUSH_TIME_MAX).await;
     let owned = question.clone();
     let found = app.readers.ask(move |db| {
-        let found = series(db, &owned, Instant::now() + READING_TIME)?;
+        let now = Instant::now();
+        let until =
+            ReadingTimes { records: now + TRYING_TIME, all: now + READING_TIME, hours: now + SUMS_TIME };
+        let found = series(db, &owned, until)?;
         found.map(|found| Ok((names(db, &owned, &found)?, found))).transpose()
     });
     let (names, found) = found.await?.ok_or_else(|| {
@@ -48,7 +59,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         );
         ApiError::parameter("group_by", message)
     })?;
-    json(&SeriesAnswer::of(&question, names, found))
+    json(&SeriesAnswer::of(&time, &question, names, found))
 }
 
 /// The steps that a query asks for.
@@ -76,21 +87,67 @@ fn whole(from_ms: u64, to_ms: u64) -> Result<SteppedTime, ApiError> {
     Ok(SteppedTime { from_ms, to_ms, step_ms: to_ms.saturating_sub(from_ms) })
 }
 
-/// Determines the time of a series and its steps.
-fn question(filter: RequestFilter, step: Step, group_by: Vec<Dimension>) -> Result<SeriesQuestion, ApiError> {
-    let to_ms = filter.to_ms.unwrap_or_else(|| unix_ms().saturating_add(1));
-    let from_ms = filter.from_ms.unwrap_or_else(|| {
-        to_ms.saturating_sub(match step {
-            Step::Length(step_ms) => step_ms.saturating_mul(POINTS_DEFAULT),
-            Step::Fitting | Step::All => TIME_DEFAULT_MS,
-        })
-    });
-    let SteppedTime { from_ms, to_ms, step_ms } = match step {
-        Step::Fitting => STEPS.divide(from_ms, to_ms, None)?,
-        Step::Length(step_ms) => STEPS.divide(from_ms, to_ms, Some(step_ms))?,
-        Step::All => whole(from_ms, to_ms)?,
-    };
-    Ok(SeriesQuestion { from_ms, to_ms, step_ms, group_by, filter })
+/// The time of a series.
+struct SeriesTime {
+    /// The starts of the points, and the end of the last one.
+    edges: Vec<u64>,
+    step_ms: u64,
+    zone: TimeZone,
+}
+
+impl SeriesTime {
+    /// Determines the time of a series and its steps.
+    fn of(filter: &RequestFilter, step: Step, zone: TimeZone) -> Result<Self, ApiError> {
+        let to_ms = filter.to_ms.unwrap_or_else(|| unix_ms().saturating_add(1));
+        let from_ms = filter.from_ms.unwrap_or_else(|| {
+            to_ms.saturating_sub(match step {
+                Step::Length(step_ms) => step_ms.saturating_mul(POINTS_DEFAULT),
+                Step::Fitting | Step::All => TIME_DEFAULT_MS,
+            })
+        });
+        let time = match step {
+            Step::Fitting => STEPS.divide(from_ms, to_ms, None)?,
+            Step::Length(step_ms) => STEPS.divide(from_ms, to_ms, Some(step_ms))?,
+            Step::All => whole(from_ms, to_ms)?,
+        };
+        let SteppedTime { step_ms, .. } = time;
+        let is_of_days = !matches!(step, Step::All) && step_ms > HOUR_MS && zone != TimeZone::UTC;
+        let edges = if is_of_days { edges_in(&zone, from_ms..to_ms, step_ms) } else { edges(&time) };
+        if edges.len() > POINTS_PLUS_ENDS {
+            let message = format!("At most {POINTS_MAX} points are returned; use a later from.");
+            return Err(ApiError::parameter("from", message));
+        }
+        Ok(Self { edges, step_ms, zone })
+    }
+}
+
+/// Returns the edges of equal steps.
+fn edges(time: &SteppedTime) -> Vec<u64> {
+    let step = usize::try_from(time.step_ms.max(1)).unwrap_or(usize::MAX);
+    let starts = (time.from_ms..time.to_ms).step_by(step).take(POINTS_PLUS_ENDS);
+    starts.chain([time.to_ms]).collect()
+}
+
+/// Returns the edges of steps that begin with the days of a time zone. Both ends are extended to whole steps. The last step of
+/// a day is as long as the day is.
+fn edges_in(zone: &TimeZone, time_ms: Range<u64>, step_ms: u64) -> Vec<u64> {
+    let calendar = Calendar { bucket: Some(BucketLength::Day), zone: zone.clone() };
+    let mut day = calendar.span(time_ms.start);
+    let mut edges = vec![day.start_ms];
+    while edges.len() <= POINTS_PLUS_ENDS && edges.last().is_some_and(|last| *last < time_ms.end) {
+        let last = edges.last().copied().unwrap_or(day.start_ms);
+        if last >= day.end_ms {
+            day = calendar.span(last);
+        }
+        // A rest that is shorter than half a step belongs to the step before it.
+        let next = last + step_ms;
+        let next = if next + step_ms / 2 > day.end_ms { day.end_ms } else { next };
+        if next <= time_ms.start {
+            edges.clear();
+        }
+        edges.push(next);
+    }
+    edges
 }
 
 /// The names that belong to the ids of a group.
@@ -114,12 +171,23 @@ struct SeriesAnswer {
     from_ms: u64,
     /// The end of the last point, in milliseconds since the Unix epoch.
     to_ms: u64,
-    /// The length of a point, in milliseconds.
+    /// The length of a point, in milliseconds. A day of `tz` is shorter or longer where its clock changes.
     step_ms: u64,
+    /// The start of each point, in milliseconds since the Unix epoch.
+    starts_ms: Vec<u64>,
+    /// The time zone in which days begin.
+    tz: String,
+    /// What the figures are read from: `periods`, which have everything; `hours`, the sums of hours and days, for combinations
+    /// of names of which no periods are kept and too many records to read; or `records`.
+    source: &'static str,
+    /// The columns that `source` does not have. They are null. Without `refused`, those requests are in `failed`.
+    unknown: Vec<&'static str>,
     /// True if exchanges of this time are missing, because reading them took too long or they are no longer kept.
     partial: bool,
     /// The moment from which no exchange is missing; `from_ms` unless the answer is partial.
     complete_from_ms: u64,
+    /// The requests of this time that are counted under the name `other`, because their day had more than 128 names.
+    requests_merged: u64,
     /// The groups with the most requests, in that order, at most 50. One group without names if the query has no
     /// `group_by`.
     groups: Vec<GroupSeries>,
@@ -146,15 +214,15 @@ struct GroupSeries {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct SeriesTimes {
-    /// The time from the request to the first content, in microseconds with two digits; null if there was none.
+    /// The time from the request to the first content, in microseconds, exact to 1.6 %; null if there was none.
     first_content_us_p50: Option<u64>,
     first_content_us_p99: Option<u64>,
-    /// The duration of completed exchanges, in microseconds with two digits; null if there was none.
+    /// The duration of completed exchanges, in microseconds, exact to 1.6 %; null if there was none.
     duration_us_p50: Option<u64>,
     duration_us_p99: Option<u64>,
 }
 
-/// The figures of a group. Each list has one item for each point.
+/// The figures of a group. Each list has one item for each point; null for figures that are `unknown`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct SeriesPoints {
@@ -162,7 +230,7 @@ struct SeriesPoints {
     requests: Vec<u64>,
     completed: Vec<u64>,
     /// The completed ones after a failover.
-    failed_over: Vec<u64>,
+    failed_over: Option<Vec<u64>>,
     /// Failed for no fault of the client.
     failed: Vec<u64>,
     /// The answer broke off after output had started.
@@ -170,11 +238,11 @@ struct SeriesPoints {
     /// The client left.
     cancelled: Vec<u64>,
     /// Failed because of the request (400, 413, 415, 422), or rejected with 4xx before any target was tried.
-    refused: Vec<u64>,
+    refused: Option<Vec<u64>>,
     /// Requests to upstreams. Grouped by provider or model, each counts for its own target.
-    attempts: Vec<u64>,
+    attempts: Option<Vec<u64>>,
     /// The attempts that failed for no fault of the client, and those whose answer broke off.
-    attempt_failures: Vec<u64>,
+    attempt_failures: Option<Vec<u64>>,
     /// Tokens by disjoint classes.
     input: Vec<u64>,
     cache_read: Vec<u64>,
@@ -183,30 +251,44 @@ struct SeriesPoints {
     cost_micro_usd: Vec<MicroUsd>,
     /// Attempts, failed ones included, whose cost is unknown and not in the sum.
     requests_unpriced: Vec<u64>,
-    /// The time from the request to the first content, in microseconds with two digits; null if there was none.
-    first_content_us_p50: Vec<Option<u64>>,
-    first_content_us_p99: Vec<Option<u64>>,
-    /// The duration of completed exchanges, in microseconds with two digits; null if there was none.
-    duration_us_p50: Vec<Option<u64>>,
-    duration_us_p99: Vec<Option<u64>>,
+    /// The time from the request to the first content, in microseconds, exact to 1.6 %; null if there was none.
+    first_content_us_p50: Option<Vec<Option<u64>>>,
+    first_content_us_p99: Option<Vec<Option<u64>>>,
+    /// The duration of completed exchanges, in microseconds, exact to 1.6 %; null if there was none.
+    duration_us_p50: Option<Vec<Option<u64>>>,
+    duration_us_p99: Option<Vec<Option<u64>>>,
 }
 
 impl SeriesAnswer {
-    fn of(question: &SeriesQuestion, names: Vec<GroupNames>, found: Series) -> Self {
+    fn of(time: &SeriesTime, question: &SeriesQuestion, names: Vec<GroupNames>, found: Series) -> Self {
         let columns = || question.group_by.iter().map(Dimension::name);
         let some = |name: String| Some(name).filter(|name| !name.is_empty());
+        let has_all = found.source != SeriesSource::Hours;
         let groups = found.groups.into_iter().zip(names).map(|(group, names)| GroupSeries {
             group: columns().zip(group.names.into_iter().map(some)).collect(),
             names,
-            points: SeriesPoints::of(&group.points),
+            points: SeriesPoints::of(&group.points, has_all),
             whole: SeriesTimes::of(&group.points),
         });
+        let (from_ms, to_ms) =
+            time.edges.first().zip(time.edges.last()).map_or((0, 0), |(from, to)| (*from, *to));
+        let mut starts_ms = time.edges.clone();
+        starts_ms.pop();
         Self {
-            from_ms: question.from_ms,
-            to_ms: question.to_ms,
-            step_ms: question.step_ms,
-            partial: found.complete_from_ms > question.from_ms,
+            from_ms,
+            to_ms,
+            step_ms: time.step_ms,
+            starts_ms,
+            tz: time.zone.iana_name().unwrap_or("UTC").to_owned(),
+            source: match found.source {
+                SeriesSource::Periods(_) => "periods",
+                SeriesSource::Hours => "hours",
+                SeriesSource::Records => "records",
+            },
+            unknown: if has_all { Vec::new() } else { UNKNOWN_IN_HOURS.to_vec() },
+            partial: found.complete_from_ms > from_ms,
             complete_from_ms: found.complete_from_ms,
+            requests_merged: found.merged,
             groups: groups.collect(),
             groups_omitted: found.omitted,
         }
@@ -215,45 +297,46 @@ impl SeriesAnswer {
 
 impl SeriesTimes {
     fn of(points: &[PeriodFigures]) -> Self {
-        let merged = |of: fn(&PeriodFigures) -> &LatencyHistogram| {
-            let mut all = LatencyHistogram::default();
+        let merged = |of: fn(&PeriodFigures) -> &Distribution| {
+            let mut all = Distribution::default();
             points.iter().for_each(|point| all.merge(of(point)));
             all
         };
         let (first_content, duration) =
             (merged(|point| &point.first_content), merged(|point| &point.duration));
         Self {
-            first_content_us_p50: first_content.percentile(50),
-            first_content_us_p99: first_content.percentile(99),
-            duration_us_p50: duration.percentile(50),
-            duration_us_p99: duration.percentile(99),
+            first_content_us_p50: first_content.percentile(Scale::Fine, 50),
+            first_content_us_p99: first_content.percentile(Scale::Fine, 99),
+            duration_us_p50: duration.percentile(Scale::Fine, 50),
+            duration_us_p99: duration.percentile(Scale::Fine, 99),
         }
     }
 }
 
 impl SeriesPoints {
-    fn of(points: &[PeriodFigures]) -> Self {
-        let counts = |figure: fn(&PeriodFigures) -> u64| points.iter().map(figure).collect();
-        let times = |figure: fn(&PeriodFigures) -> Option<u64>| points.iter().map(figure).collect();
+    fn of(points: &[PeriodFigures], all: bool) -> Self {
+        let counts = |figure: fn(&PeriodFigures) -> u64| -> Vec<u64> { points.iter().map(figure).collect() };
+        let of_times =
+            |figure: fn(&PeriodFigures) -> Option<u64>| all.then(|| points.iter().map(figure).collect());
         Self {
             requests: counts(|point| point.requests),
             completed: counts(|point| point.completed),
-            failed_over: counts(|point| point.failed_over),
+            failed_over: all.then(|| counts(|point| point.failed_over)),
             failed: counts(|point| point.failed),
             cut: counts(|point| point.cut),
             cancelled: counts(|point| point.cancelled),
-            refused: counts(|point| point.refused),
-            attempts: counts(|point| point.attempts),
-            attempt_failures: counts(|point| point.attempt_failures),
+            refused: all.then(|| counts(|point| point.refused)),
+            attempts: all.then(|| counts(|point| point.attempts)),
+            attempt_failures: all.then(|| counts(|point| point.attempt_failures)),
             input: counts(|point| point.input),
             cache_read: counts(|point| point.cache_read),
             output: counts(|point| point.output),
             cost_micro_usd: points.iter().map(|point| MicroUsd(point.cost_nano_usd)).collect(),
             requests_unpriced: counts(|point| point.unpriced),
-            first_content_us_p50: times(|point| point.first_content.percentile(50)),
-            first_content_us_p99: times(|point| point.first_content.percentile(99)),
-            duration_us_p50: times(|point| point.duration.percentile(50)),
-            duration_us_p99: times(|point| point.duration.percentile(99)),
+            first_content_us_p50: of_times(|point| point.first_content.percentile(Scale::Fine, 50)),
+            first_content_us_p99: of_times(|point| point.first_content.percentile(Scale::Fine, 99)),
+            duration_us_p50: of_times(|point| point.duration.percentile(Scale::Fine, 50)),
+            duration_us_p99: of_times(|point| point.duration.percentile(Scale::Fine, 99)),
         }
     }
 }
@@ -280,3 +363,19 @@ const ALL: &str = "all";
 const DIMENSIONS_MAX: usize = 2;
 /// Reading records stops after this time.
 const READING_TIME: Duration = Duration::from_secs(1);
+/// Reading records stops after this time where the sums of hours can answer.
+const TRYING_TIME: Duration = Duration::from_millis(250);
+/// Reading sums of hours stops after this time.
+const SUMS_TIME: Duration = Duration::from_secs(8);
+/// The maximum number of edges of the points.
+const POINTS_PLUS_ENDS: usize = 362;
+const UNKNOWN_IN_HOURS: [&str; 8] = [
+    "failed_over",
+    "refused",
+    "attempts",
+    "attempt_failures",
+    "first_content_us_p50",
+    "first_content_us_p99",
+    "duration_us_p50",
+    "duration_us_p99",
+];

@@ -86,7 +86,7 @@ impl ReadyProvider {
     fn of(app: &App, snapshot: &Snapshot, instance: &ProviderInstance) -> Self {
         let id = instance.id.as_str();
         let evidence = app.catalog.evidence(id, Some((instance, &snapshot.key_hasher)));
-        let last_answered_at_ms = app.minutes.answers().of_provider(id);
+        let last_answered_at_ms = app.answers.of_provider(id);
         Self {
             is_synced: evidence.catalog.synced_at_ms.is_some() || !has_list(instance),
             is_proven: evidence.inference.proven_at_ms.or(last_answered_at_ms).is_some(),

@@ -1,7 +1,8 @@
-//! `GET /admin/api/telemetry`: times, errors and results of attempts at targets by minute, from `telemetry.db`, and changes of
-//! circuits.
+//! `GET /admin/api/telemetry`: times, errors and results of attempts at targets by minute, and changes of circuits, from
+//! `telemetry.db`.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use http::{Method, Response};
 use serde::Serialize;
@@ -12,15 +13,16 @@ use shared::port::Body;
 use super::query::Query;
 use super::steps::{SteppedTime, Steps};
 use super::{ApiError, Call, Route, json, route_of};
-use crate::db::telemetry_targets::{CircuitChange, TargetFilter};
+use crate::db::circuit_changes::{CircuitChange, TargetFilter};
 use crate::usage::metrics::Distribution;
-use crate::usage::minutes::{TargetSums, TargetTime};
-use crate::usage::telemetry::{TargetFigures, TargetQuestion};
+use crate::usage::periods::{TargetSums, TargetTime};
+use crate::usage::targets::{TargetFigures, TargetQuestion, target_figures};
+use crate::usage::telemetry::ChangeQuestion;
 use crate::writer::FLUSH_TIME_MAX;
 
 pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "telemetry", |call| Box::pin(show(call)))
     .answers::<TelemetryAnswer>(
-        "Shows times, errors and changes of circuits of targets by minute, of the last 14 days. They may be lost.",
+        "Shows times, errors and changes of circuits of targets: minutes of the last 14 days, hours of 100 days, and days.",
     )
     .query(&["provider", "model", "from", "to", "bucket"])];
 
@@ -29,11 +31,15 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let question = question(&mut query)?;
     query.finish()?;
     app.writer.flush(FLUSH_TIME_MAX).await;
-    let found = app.telemetry.measured(question.clone()).await;
-    let found = found.ok_or_else(|| {
+    let TargetQuestion { time_ms, filter, .. } = question.clone();
+    // One more than is returned, so that the answer tells that there are more.
+    let changes = ChangeQuestion { time_ms, filter, max: CHANGES_MAX + 1 };
+    let changes = app.telemetry.changes(changes).await.ok_or_else(|| {
         ApiError::new(ErrorKind::Overloaded, "telemetry.db cannot be read now; the log has the reason.")
     })?;
-    json(&TelemetryAnswer::of(&question, found))
+    let owned = question.clone();
+    let found = app.readers.ask(move |db| target_figures(db, &owned, Instant::now() + READING_TIME)).await?;
+    json(&TelemetryAnswer::of(&question, found, changes))
 }
 
 /// Determines the targets, the time and its buckets.
@@ -44,8 +50,7 @@ fn question(query: &mut Query) -> Result<TargetQuestion, ApiError> {
     let from_ms = from_ms.unwrap_or_else(|| to_ms.saturating_sub(TIME_DEFAULT_MS));
     let bucket = BUCKETS.chosen(query)?;
     let SteppedTime { from_ms, to_ms, step_ms } = BUCKETS.divide(from_ms, to_ms, bucket)?;
-    // One more than is returned, so that the answer tells that there are more.
-    Ok(TargetQuestion { time_ms: from_ms..to_ms, step_ms, filter, changes_max: CHANGES_MAX + 1 })
+    Ok(TargetQuestion { time_ms: from_ms..to_ms, step_ms, filter })
 }
 
 /// The times, errors and results of attempts at the targets of a query, and the changes of their circuits.
@@ -59,13 +64,13 @@ struct TelemetryAnswer {
     to_ms: u64,
     /// The length of a point, in milliseconds.
     bucket_ms: u64,
-    /// True if exchanges of this time are missing, because reading them took too long.
+    /// True if exchanges of this time are missing, because reading them took too long or they are no longer kept.
     partial: bool,
     /// The moment from which none is missing for this reason; `from_ms` unless the answer is partial.
     complete_from_ms: u64,
     /// The bounds of the buckets of all distributions.
     bounds_us: TelemetryBounds,
-    /// The sums of all targets of the query, in the order of time, without points in which nothing ended.
+    /// The sums of all targets of the query, in the order of time, without points in which nothing started.
     points: Vec<TelemetryPoint>,
     /// The targets of the query with the most requests, in that order, at most 100.
     targets: Vec<TelemetryTarget>,
@@ -88,7 +93,7 @@ struct TelemetryBounds {
     gateway: &'static [u64],
 }
 
-/// The times, errors and results of attempts of the exchanges that ended in a point.
+/// The times, errors and results of attempts of the exchanges that started in a point.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct TelemetryPoint {
@@ -133,7 +138,7 @@ struct TimeDistribution {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct TelemetryTarget {
-    /// The provider instance; null for exchanges that reached none. `other` counts targets beyond 128 of a minute.
+    /// The provider instance; null for exchanges that reached none. `other` counts targets beyond 128 of a day.
     provider: Option<String>,
     /// The model of that instance; null for exchanges that reached none.
     model: Option<String>,
@@ -162,8 +167,8 @@ struct ShownCircuitChange {
 }
 
 impl TelemetryAnswer {
-    fn of(question: &TargetQuestion, found: TargetFigures) -> Self {
-        let TargetFigures { points, targets, changes, complete_from_ms } = found;
+    fn of(question: &TargetQuestion, found: TargetFigures, changes: Vec<CircuitChange>) -> Self {
+        let TargetFigures { points, targets, complete_from_ms } = found;
         let some = |name: String| Some(name).filter(|name| !name.is_empty());
         let mut targets: Vec<_> = targets
             .into_iter()
@@ -227,7 +232,7 @@ impl TimeDistribution {
             p50_us: percentile(50),
             p90_us: percentile(90),
             p99_us: percentile(99),
-            buckets: values.counts.clone(),
+            buckets: values.counts(time.bounds_us()),
         }
     }
 }
@@ -242,9 +247,11 @@ impl ShownCircuitChange {
 const BUCKETS: Steps = Steps {
     parameter: "bucket",
     lengths: &[("60", 60_000), ("300", 300_000), ("3600", 3_600_000), ("86400", 86_400_000)],
-    // Six hours of minutes, and 14 days of hours.
+    // Six hours of minutes, and 15 days of hours.
     most: 361,
 };
+/// Reading records stops after this time.
+const READING_TIME: Duration = Duration::from_secs(1);
 /// The length of the time without `from`.
 const TIME_DEFAULT_MS: u64 = 3_600_000;
 /// The maximum number of targets in an answer.

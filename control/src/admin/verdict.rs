@@ -299,7 +299,7 @@ const REASONS_MAX: usize = 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::usage::series::figures::PeriodFigures;
+    use crate::usage::periods::PeriodFigures;
 
     const NOW: u64 = 1_700_000_000_000;
     const START: u64 = NOW - 86_400_000;

@@ -161,6 +161,7 @@ mod tests {
         ("usage", "requests"),
         ("usage", "names"),
         ("usage", "rows"),
+        ("usage_period", "figures"),
         ("usage_requests", "entries"),
     ];
 

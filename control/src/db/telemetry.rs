@@ -2,13 +2,13 @@
 //! newer release, and no backup contains it. Migrations of its own; a commit may be lost with the power.
 
 use std::io;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::path::Path;
 
+use super::circuit_changes::{self, CircuitChange, TargetFilter};
 use super::engine::sqlite::connect::Access;
 use super::sqlite_state::migrate;
 use super::sqlite_state::open::remove;
-use super::telemetry_targets::{self, CircuitChange, TargetFilter, TargetMinuteRow};
 use crate::common::private_file;
 use crate::db::engine::{Db, DbErrorKind, DbResult};
 
@@ -114,23 +114,9 @@ impl TelemetryDb {
         self.db.optional_row(FIND, [request_id], |row| row.get(0))
     }
 
-    /// Stores figures of targets by minute, and changes of their circuits.
-    pub(crate) fn keep_targets(
-        &mut self,
-        minutes: &[TargetMinuteRow],
-        changes: &[CircuitChange],
-    ) -> DbResult<()> {
-        telemetry_targets::keep(&mut self.db, minutes, changes)
-    }
-
-    /// Passes the packed sums of targets in `minutes` to `take`, the latest minute first, until it breaks.
-    pub(crate) fn target_minutes(
-        &self,
-        minutes: &Range<u64>,
-        filter: &TargetFilter,
-        take: impl FnMut(u64, (&str, &str), &[u8]) -> ControlFlow<()>,
-    ) -> DbResult<()> {
-        telemetry_targets::minutes(&self.db, minutes, filter, take)
+    /// Stores changes of circuits.
+    pub(crate) fn keep_changes(&mut self, changes: &[CircuitChange]) -> DbResult<()> {
+        circuit_changes::keep(&mut self.db, changes)
     }
 
     /// Returns the changes of circuits in a time, the latest first, at most `max`.
@@ -140,7 +126,7 @@ impl TelemetryDb {
         filter: &TargetFilter,
         max: usize,
     ) -> DbResult<Vec<CircuitChange>> {
-        telemetry_targets::changes(&self.db, time_ms, filter, max)
+        circuit_changes::changes(&self.db, time_ms, filter, max)
     }
 
     /// Deletes what is too old at `now_ms`, in steps, and returns free pages to the file system.
@@ -148,7 +134,7 @@ impl TelemetryDb {
         if self.db.execute(DELETE_EXPIRED, [now_ms.saturating_sub(CAPTURED_MS_MAX)])? > 0 {
             self.captured_bytes = self.db.row(CAPTURED_BYTES, (), |row| row.get(0))?;
         }
-        telemetry_targets::prune(&self.db, now_ms)?;
+        circuit_changes::prune(&self.db, now_ms)?;
         self.db.batch("PRAGMA incremental_vacuum(4096)")
     }
 }
@@ -157,6 +143,7 @@ impl TelemetryDb {
 const MIGRATIONS: &[&str] = &[
     include_str!("sqlite_state/telemetry_migrations/0001_captured.sql"),
     include_str!("sqlite_state/telemetry_migrations/0002_targets.sql"),
+    include_str!("sqlite_state/telemetry_migrations/0003_targets_in_usage.sql"),
 ];
 /// `llmt` in ASCII.
 const APPLICATION_ID: i32 = 0x6c6c_6d74;
@@ -218,7 +205,7 @@ mod tests {
         drop(db);
         let mut db = TelemetryDb::open(dir.path()).unwrap();
         assert!(db.find("a").unwrap().is_some());
-        db.keep_targets(&[], &[]).unwrap();
+        db.keep_changes(&[]).unwrap();
     }
 
     #[test]

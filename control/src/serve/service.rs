@@ -59,7 +59,7 @@ use crate::usage::ingest::Meter;
 use crate::usage::journal::Journal;
 use crate::usage::origins::{OriginQueue, OriginThread};
 use crate::usage::retention::RetentionPass;
-use crate::usage::telemetry::{TargetWatch, TelemetryThread};
+use crate::usage::telemetry::{ChangeWatch, TelemetryThread};
 use crate::writer::command::AdminWrite;
 use crate::writer::command::first_endpoint::{CreateFirstEndpoint, FIRST_ENDPOINT};
 use crate::writer::{Writer, WriterHandle, WriterState};
@@ -145,8 +145,8 @@ pub fn start(params: Params) -> io::Result<Control> {
     let Parts { lock, files, mut meter, counters, journal, keys, telemetry, origins } =
         params.state.into_parts();
     let (keys, config) = (Arc::new(keys), Arc::clone(&params.config));
-    let targets = TargetWatch::new(meter.minutes(), &params.reader);
-    let (telemetry, keeper) = telemetry.start((&config.state_dir, &keys), targets, &params.alarm)?;
+    let changes = ChangeWatch::new(&params.reader);
+    let (telemetry, keeper) = telemetry.start((&config.state_dir, &keys), changes, &params.alarm)?;
     let jobs = Jobs::after(db::jobs::all(meter.db_mut()).map_err(io::Error::other)?);
     let (backups, retention) = (Backups::of(&config, &jobs), retention(&config, &journal, &jobs));
     let catalog = CatalogCache::load(&config.state_dir, meter.db_mut());
@@ -164,7 +164,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (view, sign_ins, ended) = (publisher.view(), publisher.sign_ins(), publisher.ended_sessions());
     let outgoing = OutgoingWork { otlp: Arc::default(), refreshes: publisher.refreshes() };
     let (recent, metrics) = (Arc::clone(meter.recent()), Arc::clone(meter.metrics()));
-    let minutes = Arc::clone(meter.minutes());
+    let answers = Arc::clone(meter.answers());
     let state = WriterState { meter, publisher, keys: Arc::clone(&keys), retention };
     let writer = start_writer(state, &catalog, &params.alarm)?;
     let reloader = reloader(params.config, writer.handle());
@@ -183,7 +183,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         writer: writer.handle(),
         journal,
         metrics,
-        minutes,
+        answers,
         backups,
         rehearsals: jobs.register("restore_rehearsal", "daily"),
         jobs,

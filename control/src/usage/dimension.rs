@@ -1,6 +1,7 @@
 //! The dimensions of reports. The sums have one column per `Column`; tags, end user and client of an exchange are only
 //! in its record, because clients may use any number of different ones.
 
+use records::varint::{put_text, take_text};
 use records::{Record, RecordName};
 use shared::tags;
 
@@ -44,6 +45,34 @@ impl Dimension {
             Self::EndUser => record.name(RecordName::EndUser),
             Self::Client => record.name(RecordName::Client),
         }
+    }
+}
+
+/// The names of a group as one key: each with its length.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct NameKey(Vec<u8>);
+
+impl NameKey {
+    /// Replaces the names.
+    pub(crate) fn set<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+        self.clear();
+        names.for_each(|name| self.push(name));
+    }
+
+    /// Removes the names.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Adds a name.
+    pub(crate) fn push(&mut self, name: &str) {
+        put_text(&mut self.0, name);
+    }
+
+    /// Returns the names.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let mut rest = self.0.as_slice();
+        std::iter::from_fn(|| take_text(&mut rest).map(str::to_owned)).collect()
     }
 }
 

@@ -7,7 +7,8 @@
 //!  (journal/)                                batch: the events, their sums, and each file's read position;
 //!                                            recycles or deletes complete files that are stored
 //!
-//!  journal/ -> ingest -> table, rollup, charges -> requests, report/, series/, export; reprice and retention change them
+//!  journal/ -> ingest -> table, rollup, charges -> requests, report/, export; reprice and retention change them
+//!                        table -> periods/ -> series/, targets
 //! ```
 //!
 //! An event stays in its file until it is stored, and the transaction that stores it also advances that file's read
@@ -22,11 +23,12 @@ pub(crate) mod hour_costs;
 pub(crate) mod ingest;
 pub(crate) mod journal;
 pub(crate) mod key_days;
+pub(crate) mod last_answers;
 pub(crate) mod last_rows;
 pub(crate) mod metrics;
-pub(crate) mod minutes;
 pub(crate) mod occurrences;
 pub(crate) mod origins;
+pub(crate) mod periods;
 pub(crate) mod read_positions;
 pub(crate) mod recent;
 pub(crate) mod report;
@@ -40,6 +42,7 @@ pub(crate) mod series;
 pub(crate) mod sums;
 pub(crate) mod table;
 mod target_groups;
+pub(crate) mod targets;
 pub(crate) mod telemetry;
 
 #[cfg(test)]

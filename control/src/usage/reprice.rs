@@ -13,6 +13,8 @@ use shared::prices::{Bill, Billed, VENDOR_LABEL, price};
 use shared::quota::Counters;
 use shared::usage::{Lost, Provenance};
 
+use super::periods::MoneyCorrections;
+use super::recent::feed::RowPlace;
 use super::rollup::{Difference, GROUPED, correct, grouped};
 use crate::db::HOUR_MS;
 use crate::db::engine::{Db, DbResult, named_params};
@@ -43,6 +45,12 @@ pub(crate) struct Repricing {
 pub(crate) struct RowTime {
     pub(crate) last_ms: u64,
     pub(crate) id: RecordId,
+}
+
+/// The corrections of the sums that one transaction changes.
+struct SumCorrections {
+    quotas: Corrections,
+    periods: MoneyCorrections,
 }
 
 /// The progress of a repricing.
@@ -81,7 +89,8 @@ impl Repricing {
     pub(crate) fn step(&mut self, db: &mut Db, done: &mut Repriced, until: Instant) -> DbResult<bool> {
         let tx = db.transaction()?;
         let (mut after, mut so_far) = (self.after, done.clone());
-        let mut corrections = Corrections::default();
+        let mut corrections =
+            SumCorrections { quotas: Corrections::default(), periods: MoneyCorrections::begin(&tx)? };
         let finished = loop {
             let Some(row) = self.block(&tx, after, &mut so_far, Some(&mut corrections))? else { break true };
             after = row;
@@ -89,9 +98,11 @@ impl Repricing {
                 break false;
             }
         };
-        corrections.store(&tx)?;
+        let SumCorrections { mut quotas, periods } = corrections;
+        quotas.store(&tx)?;
+        periods.store(&tx)?;
         tx.commit()?;
-        corrections.apply(&self.counters);
+        quotas.apply(&self.counters);
         (self.after, *done) = (after, so_far);
         usage_effects::deliver(db)?;
         Ok(finished)
@@ -115,7 +126,7 @@ impl Repricing {
         tx: &Db,
         after: RowTime,
         done: &mut Repriced,
-        mut corrections: Option<&mut Corrections>,
+        mut corrections: Option<&mut SumCorrections>,
     ) -> DbResult<Option<RowTime>> {
         let signed = |moment: u64| i64::try_from(moment).unwrap_or(i64::MAX);
         let mut statement = tx.prepare(NEXT)?;
@@ -136,7 +147,8 @@ impl Repricing {
         };
         let mut differences = HashMap::<HourSum<'_>, Difference>::new();
         let before = done.changed;
-        for (record, trace) in &mut exchanges {
+        for (taken, (record, trace)) in (0..).zip(&mut exchanges) {
+            let unchanged = record.clone();
             let (costs, cost_before, changed) = (Costs::of(record), total(record), done.changed);
             if self.is_meant(record) {
                 self.exchange(record, done, &mut differences);
@@ -145,7 +157,9 @@ impl Repricing {
             if done.changed > changed {
                 done.note(record, cost_before);
                 if let Some(corrections) = corrections.as_deref_mut() {
-                    corrections.add(tx, &costs, record, *trace)?;
+                    corrections.quotas.add(tx, &costs, record, *trace)?;
+                    let place = RowPlace { id, taken };
+                    corrections.periods.add(tx, place, (&unchanged, record), *trace)?;
                 }
             }
         }

@@ -32,6 +32,16 @@ impl UsageScope {
             && self.only.as_ref().is_none_or(|(column, values)| values.contains(column.of(record)))
     }
 
+    /// True if exchanges with these values are in scope.
+    pub(crate) fn admits<'a>(&self, value: impl Fn(Column) -> &'a str) -> bool {
+        self.sets().all(|(column, values)| values.contains(value(column)))
+    }
+
+    /// Returns the columns that are restricted.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = Column> {
+        self.sets().map(|(column, _)| column)
+    }
+
     /// True if exchanges of the project are in scope.
     pub(crate) fn has_project(&self, project: &str) -> bool {
         self.projects.as_ref().is_none_or(|projects| projects.contains(project))

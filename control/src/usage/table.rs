@@ -6,8 +6,9 @@ use std::mem;
 use records::block::Block;
 use records::{Record, Trace};
 
+use super::last_answers::NewAnswers;
 use super::metrics::ExchangeSums;
-use super::minutes::MinuteSums;
+use super::periods;
 use super::recent::feed::RowPlace;
 use super::request_index;
 use super::rollup::{DAY_HOURS, Rollup};
@@ -51,7 +52,7 @@ struct OpenRow {
 #[derive(Debug, Default)]
 pub(crate) struct GroupSums {
     pub(crate) metrics: ExchangeSums,
-    pub(crate) minutes: MinuteSums,
+    pub(crate) answers: NewAnswers,
 }
 
 /// The result of a transaction.
@@ -120,7 +121,7 @@ impl UsageTable {
         self.counts.rejected += row.rollup.store(tx, block.names())?;
         groups.drain(|group, figures| {
             self.sums.metrics.add_group(group, figures, block.names());
-            self.sums.minutes.add_group(group, figures, block.names());
+            self.sums.answers.add_group(group, figures, block.names());
         });
         let id = match row.id {
             Some(id) => id,
@@ -183,10 +184,12 @@ fn end_of_table(db: &Db) -> DbResult<RowPlace> {
     Ok(db.optional_row(LAST, of_this_node(), place)?.unwrap_or_default())
 }
 
-/// Returns an id that no row has and that no run of the request index covers.
+/// Returns an id that no row has, no run of the request index covers, and no period counts.
 fn next_id(db: &Db) -> DbResult<RecordId> {
     let last: Option<RecordId> = db.optional_row(LAST, of_this_node(), |row| row.get("id"))?;
-    Ok(last.unwrap_or(RecordId::before(NodeId::THIS)).max(request_index::covered(db, NodeId::THIS)?).next())
+    let counted = periods::followed_of(db, NodeId::THIS)?.map(|followed| followed.place.id);
+    let covered = request_index::covered(db, NodeId::THIS)?;
+    Ok(last.unwrap_or(RecordId::before(NodeId::THIS)).max(covered).max(counted.unwrap_or_default()).next())
 }
 
 fn of_this_node() -> [RecordId; 2] {

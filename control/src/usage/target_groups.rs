@@ -1,5 +1,5 @@
-//! The figures of the exchanges that are being stored, by minute, operation and target: the source of the metrics and of
-//! the minutes of targets.
+//! The figures of the exchanges that are being stored, by operation and target: the source of the metrics and of
+//! the last answers of targets.
 //!
 //! A record is counted by the places of its names in the block, as the sums of hours are: names are looked up and compared
 //! once for each group of a transaction, not for each record.
@@ -14,7 +14,6 @@ use shared::usage::{Outcome, Provenance, TokenCounts};
 
 use super::metrics::{Distribution, Figure};
 use super::requests::attempts::AttemptSummary;
-use crate::db::telemetry_targets::MINUTE_MS;
 
 /// The groups of the exchanges that were added to a block since the groups were last emptied.
 #[derive(Debug, Default)]
@@ -27,10 +26,9 @@ pub(super) struct TargetGroups {
     last: usize,
 }
 
-/// The key of a group: a minute since the Unix epoch, and places of names in the block.
+/// The key of a group: places of names in the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct TargetGroup {
-    pub(super) minute: u64,
     pub(super) operation: u32,
     pub(super) provider: u32,
     pub(super) model: u32,
@@ -41,14 +39,11 @@ pub(super) struct TargetGroup {
 pub(super) struct GroupFigures {
     /// The durations of the exchanges by result.
     pub(super) ends: Vec<(GroupEnd, Distribution)>,
-    pub(super) head: Distribution,
     /// The times to the first content of streams.
     pub(super) first_content: Distribution,
     pub(super) per_output_token: Distribution,
     /// The gaps of streams that had content.
     pub(super) stream_gaps: Distribution,
-    /// The gaps of all exchanges.
-    pub(super) gaps: Distribution,
     pub(super) overhead: Distribution,
     pub(super) input_tokens: Distribution,
     pub(super) output_tokens: Distribution,
@@ -59,7 +54,6 @@ pub(super) struct GroupFigures {
     /// The tokens of both.
     pub(super) tokens: TokenCounts,
     pub(super) failovers: u64,
-    pub(super) silence_us_max: u64,
     /// The end of the last exchange with content, in milliseconds since the Unix epoch; 0 if there was none.
     pub(super) answered_at_ms: u64,
     /// The steps at this target by the place of their result.
@@ -78,7 +72,6 @@ impl TargetGroups {
     pub(super) fn add(&mut self, record: &Record<'_>, trace: Trace<'_>, pushed: &Pushed<'_>, now_ms: u64) {
         let ended_ms = record.started_at_ms.saturating_add(record.duration_us / 1_000).min(now_ms);
         let group = TargetGroup {
-            minute: ended_ms / MINUTE_MS,
             operation: pushed.place(RecordName::Operation),
             provider: pushed.place(RecordName::Provider),
             model: pushed.place(RecordName::Model),
@@ -128,18 +121,11 @@ impl TargetGroups {
 impl GroupFigures {
     fn add(&mut self, record: &Record<'_>, end: GroupEnd) {
         value_of(&mut self.ends, end).observe(Figure::Duration.bounds(), record.duration_us);
-        self.silence_us_max = self.silence_us_max.max(record.silence_us_max.unwrap_or(0));
-        if let Some(us) = record.head_us {
-            self.head.observe(Figure::FirstContent.bounds(), us);
-        }
         if let Some(us) = record.gateway_us {
             self.overhead.observe(Figure::Overhead.bounds(), us);
         }
         if record.stream {
             self.add_stream(record);
-        }
-        if !record.gaps.is_empty() {
-            self.gaps.add_gaps(&record.gaps);
         }
         if record.name(RecordName::Provenance) != Provenance::None.name() {
             self.input_tokens.observe(Figure::Tokens.bounds(), record.tokens.input_total());

@@ -191,6 +191,7 @@ fn run(mut state: WriterState, jobs: &Receiver<WriterJob>) {
         };
         if round != Round::More {
             meter.index_requests();
+            meter.follow_records();
             if retention.is_due() {
                 retention.step(meter.usage_mut(), keys);
             }

@@ -1,7 +1,7 @@
 // The figures of the overview, out of the columns of a series. An unknown figure is null, never zero.
 import type { Change, Points, SeriesAnswer } from "../../api/shapes";
 import type { ChartMark, Series } from "../../part/chart";
-import { short } from "../../part/format";
+import { moment, plural, short } from "../../part/format";
 import type { MarkKind } from "../../part/icon";
 
 const sum = (values: number[]): number => values.reduce((total, value) => total + value, 0);
@@ -33,8 +33,17 @@ export type Headline = {
 };
 
 /** The start of each point. */
-export const timesOf = ({ from_ms, to_ms, step_ms }: Pick<SeriesAnswer, "from_ms" | "to_ms" | "step_ms">): number[] =>
-  Array.from({ length: Math.max(0, Math.round((to_ms - from_ms) / step_ms)) }, (_, i) => from_ms + i * step_ms);
+export const timesOf = ({ starts_ms }: Pick<SeriesAnswer, "starts_ms">): number[] => starts_ms;
+
+/** What an answer lacks, in words; an empty text if it lacks nothing. */
+export const limitsOf = ({ partial, complete_from_ms, unknown, requests_merged }: SeriesAnswer): string =>
+  [
+    partial ? `before ${moment(complete_from_ms)} requests are missing` : "",
+    unknown.includes("refused") ? "refused requests count as failed, and times are unknown: too many records to read" : "",
+    requests_merged ? `${plural(requests_merged, "request")} of too many names count as “other”` : "",
+  ]
+    .filter(Boolean)
+    .join("; ");
 
 /** Sums a series up. `now` bounds its last point, which is not over yet. */
 export function headlineOf(series: SeriesAnswer, now: number): Headline {
@@ -64,12 +73,14 @@ export function headlineOf(series: SeriesAnswer, now: number): Headline {
 export function outcomesOf(points: Points | undefined): Series[] {
   if (!points) return [];
   const each = (value: (i: number) => number): number[] => points.requests.map((_, i) => value(i));
+  // Unknown ones count as others: failovers as first targets, refused requests as failed.
+  const [failedOver, refused] = [points.failed_over ?? each(() => 0), points.refused ?? each(() => 0)];
   const of = (values: number[], i: number): number => values[i] ?? 0;
   const all: Series[] = [
-    { name: "First target", values: each((i) => of(points.completed, i) - of(points.failed_over, i)), className: "quiet" },
-    { name: "After failover", values: points.failed_over, className: "warn" },
+    { name: "First target", values: each((i) => of(points.completed, i) - of(failedOver, i)), className: "quiet" },
+    { name: "After failover", values: failedOver, className: "warn" },
     { name: "Client left", values: points.cancelled, className: "series-6" },
-    { name: "Refused", values: points.refused, className: "series-3" },
+    { name: "Refused", values: refused, className: "series-3" },
     { name: "Cut off", values: points.cut, className: "cut" },
     { name: "Failed", values: points.failed, className: "bad" },
   ];
@@ -118,11 +129,11 @@ export function providerLines(series: SeriesAnswer | null): ProviderLine[] {
     return [
       {
         id,
-        attempts: sum(points.attempts),
-        failures: sum(points.attempt_failures),
+        attempts: sum(points.attempts ?? []),
+        failures: sum(points.attempt_failures ?? []),
         firstP50: whole.first_content_us_p50,
         firstP99: whole.first_content_us_p99,
-        failuresByPoint: points.attempt_failures,
+        failuresByPoint: points.attempt_failures ?? [],
       },
     ];
   });

@@ -71,13 +71,6 @@ export function seriesOf(lines: UsageLine[], by: string, value: (figures: Figure
   return series;
 }
 
-/** The starts of the buckets from `from` on, in UTC. */
-export function bucketsOf(from: number, to: number, length: number): number[] {
-  const times: number[] = [];
-  for (let at = Math.floor(from / length) * length; at < to; at += length) times.push(at);
-  return times;
-}
-
 /** `+12 %`; an empty text if there is nothing to compare with. */
 export function changeWords(now: number, before: number): string {
   if (before === 0) return now === 0 ? "" : "new";

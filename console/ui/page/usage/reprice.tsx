@@ -8,8 +8,9 @@ import { Dialog } from "../../part/dialog";
 import { Loaded } from "../../part/feedback";
 import { Field, Form, FormButtons, FormFooterError, Select, useSubmission } from "../../part/form";
 import { day, dollars, plural } from "../../part/format";
+import { dateOf } from "../../part/moment";
 import { PriceForm } from "../models/price_form";
-import { dayOf, type Span } from "./span";
+import type { Span } from "./span";
 
 type Props = {
   /** `provider/model`, or a part of it, as the address names it. */
@@ -56,7 +57,7 @@ function Steps({ lines, wanted, span }: Props & { lines: UsageLine[] }) {
       >
         <Select value={id} onValue={choose} options={all.map((other): [string, string] => [idOf(other), idOf(other)])} />
       </Field>
-      <PriceForm key={id} of={target} from={dayOf(span.from)} submit="Set price and go on" onSaved={() => setPriced(true)} />
+      <PriceForm key={id} of={target} from={dateOf(span.from)} submit="Set price and go on" onSaved={() => setPriced(true)} />
     </div>
   );
 }

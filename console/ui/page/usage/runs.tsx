@@ -28,7 +28,7 @@ const COLUMNS: Column[] = [
     head: "Completed",
     figures: ({ completed, requests, failed, cut, refused }) => [
       figure(first(completed), count, ` of ${count(first(requests))}`),
-      figure(sum(first(failed), first(cut), first(refused)), count, " failed"),
+      figure(sum(first(failed), first(cut), first(refused ?? [])), count, " failed"),
     ],
   },
   {
@@ -39,8 +39,8 @@ const COLUMNS: Column[] = [
     ],
   },
   { head: "Cost", figures: (points) => [figure(costOf(points), dollars)] },
-  { head: "First token", figures: (points) => time(points.first_content_us_p50, points.first_content_us_p99) },
-  { head: "Total time", figures: (points) => time(points.duration_us_p50, points.duration_us_p99) },
+  { head: "First token", figures: (points) => time(points.first_content_us_p50 ?? [], points.first_content_us_p99 ?? []) },
+  { head: "Total time", figures: (points) => time(points.duration_us_p50 ?? [], points.duration_us_p99 ?? []) },
 ];
 
 /** The known cost; null if no attempt has a known price. */

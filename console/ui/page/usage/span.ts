@@ -1,5 +1,6 @@
 // The time of a report: the last days, or what was chosen by dates or in the chart.
 import { useMemo } from "preact/hooks";
+import { dateOf, dateStart, zoned } from "../../part/moment";
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -39,13 +40,20 @@ export function seriesStep({ from, to }: Span): string {
 /** The time of the same length before. */
 export const before = ({ from, to, bucket }: Span): Span => ({ from: from - (to - from), to: from, bucket });
 
-/** A day of a date field, `2026-11-22`, in UTC. */
-export const dayOf = (at: number): string => new Date(at).toISOString().slice(0, 10);
+/** The start of a day of a date field, or of the next day; an empty text if it is no date. */
+export const dayStart = (date: string, days = 0): string => String(dateStart(date, days) ?? "");
 
-/** The start of a day of a date field in UTC, or of the next day; an empty text if it is no date. */
-export function dayStart(date: string, days = 0): string {
-  const at = Date.parse(`${date}T00:00:00Z`);
-  return Number.isNaN(at) ? "" : String(at + days * DAY_MS);
+/** The starts of the buckets of a time, as the server cuts it in the chosen time zone. */
+export function bucketsOf(from: number, to: number, bucket: Span["bucket"]): number[] {
+  const times: number[] = [];
+  if (bucket === "day") {
+    for (let day = 0; ; day += 1) {
+      const at = dateStart(dateOf(from), day) ?? to;
+      if (at >= to) return times;
+      times.push(at);
+    }
+  }
+  const first = from - (zoned(from).getTime() % HOUR_MS);
+  for (let at = first; at < to; at += HOUR_MS) times.push(at);
+  return times;
 }
-
-export const bucketMs = ({ bucket }: Span): number => (bucket === "hour" ? HOUR_MS : DAY_MS);

@@ -8,7 +8,8 @@ use crate::admin::health::ShownCircuit;
 use crate::admin::verdict::ExplainedVerdict;
 use crate::common::money::MicroUsd;
 use crate::db::alerts::OpenAlerts;
-use crate::usage::series::figures::PeriodFigures;
+use crate::usage::metrics::Scale;
+use crate::usage::periods::PeriodFigures;
 
 /// The events of the stream, by name.
 #[derive(Debug, Serialize)]
@@ -117,10 +118,10 @@ impl ShownFigures {
             output: figures.output,
             cost_micro_usd: MicroUsd(figures.cost_nano_usd),
             requests_unpriced: figures.unpriced,
-            first_content_us_p50: figures.first_content.percentile(50),
-            first_content_us_p99: figures.first_content.percentile(99),
-            duration_us_p50: figures.duration.percentile(50),
-            duration_us_p99: figures.duration.percentile(99),
+            first_content_us_p50: figures.first_content.percentile(Scale::Fine, 50),
+            first_content_us_p99: figures.first_content.percentile(Scale::Fine, 99),
+            duration_us_p50: figures.duration.percentile(Scale::Fine, 50),
+            duration_us_p99: figures.duration.percentile(Scale::Fine, 99),
         }
     }
 }

@@ -47,7 +47,7 @@ impl HistogramNames {
         let own = (instrument.label, variant);
         let bounds = figure.bounds().iter().map(|bound| instrument.in_units(*bound).to_string());
         let mut cumulative = 0;
-        for (bound, count) in bounds.chain(["+Inf".to_owned()]).zip(&distribution.counts) {
+        for (bound, count) in bounds.chain(["+Inf".to_owned()]).zip(distribution.counts(figure.bounds())) {
             cumulative += count;
             text.value(&self.bucket, &all_labels(labels, own, &bound), cumulative);
         }

@@ -71,8 +71,8 @@ fn a_series_separates_client_outcomes_from_upstream_failures() {
             "input": [95, 0], "output": [180, 0], "cost_micro_usd": [14.0, 0.0],
         })
     );
-    assert_eq!((&points["duration_us_p50"], &points["cache_read"]), (&json!([1002, null]), &json!([0, 0])));
-    assert_eq!(series["groups"][0]["whole"]["duration_us_p50"], json!(1002));
+    assert_eq!((&points["duration_us_p50"], &points["cache_read"]), (&json!([1000, null]), &json!([0, 0])));
+    assert_eq!(series["groups"][0]["whole"]["duration_us_p50"], json!(1000));
 
     let grouped = gateway.get(&format!("{path}&group_by=provider"));
     let [served, failing] = grouped["groups"].as_array().unwrap().as_slice() else { panic!("{grouped}") };

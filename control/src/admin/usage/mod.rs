@@ -102,7 +102,7 @@ async fn report(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 fn question(call: &Call<'_>, query: &mut Query) -> Result<ReportQuestion, ApiError> {
     let marks = marks(call.app, query)?;
-    let zone = query.text("tz").map_or(Ok(TimeZone::UTC), |name| zone(&name))?;
+    let zone = zone(query)?;
     let (from_ms, to_ms) = query.span_in(&zone)?;
     let from_ms = from_ms.unwrap_or(0);
     let to_ms = to_ms.unwrap_or_else(|| unix_ms().saturating_add(1));
@@ -114,8 +114,10 @@ fn question(call: &Call<'_>, query: &mut Query) -> Result<ReportQuestion, ApiErr
     Ok(ReportQuestion { from_ms, to_ms, calendar, group_by, filters, marks, scope })
 }
 
-fn zone(name: &str) -> Result<TimeZone, ApiError> {
-    TimeZone::get(name).map_err(|_| {
+/// Takes the time zone of a query; UTC if it has none.
+pub(super) fn zone(query: &mut Query) -> Result<TimeZone, ApiError> {
+    let Some(name) = query.text("tz") else { return Ok(TimeZone::UTC) };
+    TimeZone::get(&name).map_err(|_| {
         ApiError::parameter("tz", "tz must be the name of an IANA time zone, such as Europe/Berlin or UTC.")
     })
 }

@@ -9,5 +9,5 @@ pub(crate) mod sqlite;
 mod value;
 
 pub(crate) use error::{DbError, DbErrorKind, DbResult};
-pub(crate) use sqlite::session::{Db, Row, Statement, Transaction};
+pub(crate) use sqlite::session::{Db, Row, Rows, Statement, Transaction};
 pub(crate) use value::{Column, FromValue, Mismatch, Place, ToValue, Value, Values, named_params};

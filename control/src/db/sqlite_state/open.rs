@@ -343,6 +343,7 @@ const LARGE_TABLES: &[&str] = &[
     "usage",
     "usage_day",
     "usage_hour",
+    "usage_period",
     "usage_requests",
 ];
 const CHECK_ALL: &str = "PRAGMA integrity_check(1)";

@@ -31,7 +31,7 @@ fn histogram(sums: &ExchangeSums, figure: Figure, period: Period, snapshot: &Sna
             end_ns: period.end_ns,
             count: distribution.count(),
             sum: Some(instrument.in_units(distribution.sum)),
-            bucket_counts: distribution.counts.clone(),
+            bucket_counts: distribution.counts(figure.bounds()),
             bounds: bounds.clone(),
             attributes: attributes(labels, (&instrument, variant), snapshot),
         })

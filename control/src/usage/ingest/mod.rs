@@ -19,9 +19,10 @@ use super::gauge::{Gauge, add};
 use super::journal::Inbox;
 use super::journal::resting::{REST, RestingFiles};
 use super::journal::tracked::Tracked;
+use super::last_answers::LastAnswers;
 use super::metrics::ExchangeMetrics;
-use super::minutes::TargetMinutes;
 use super::origins;
+use super::periods::Follower;
 use super::read_positions;
 use super::recent::feed::RecentFeed;
 use super::request_index::RequestIndex;
@@ -41,7 +42,8 @@ pub(crate) struct Meter {
     charges: Charges,
     recent: Arc<RecentFeed>,
     metrics: Arc<ExchangeMetrics>,
-    minutes: Arc<TargetMinutes>,
+    answers: Arc<LastAnswers>,
+    follower: Follower,
     tracked: Vec<Tracked>,
     /// Files whose events are stored.
     resting: RestingFiles,
@@ -97,7 +99,8 @@ impl Meter {
             charges: Charges::new(counters),
             recent: Arc::default(),
             metrics: Arc::default(),
-            minutes: Arc::default(),
+            answers: Arc::default(),
+            follower: Follower::new(),
             tracked: Vec::new(),
             resting: RestingFiles::new(REST),
             is_lost: false,
@@ -122,9 +125,9 @@ impl Meter {
         &self.metrics
     }
 
-    /// The figures of targets by minute that the telemetry thread has not taken yet.
-    pub(crate) fn minutes(&self) -> &Arc<TargetMinutes> {
-        &self.minutes
+    /// The times of the last answers of targets.
+    pub(crate) fn answers(&self) -> &Arc<LastAnswers> {
+        &self.answers
     }
 
     /// Records that the earlier usage was lost, and with it the read positions of the journal.
@@ -207,6 +210,13 @@ impl Meter {
         }
     }
 
+    /// Counts stored records in the periods, if it is time. Takes some milliseconds.
+    pub(crate) fn follow_records(&mut self) {
+        if self.follower.is_due() {
+            self.follower.step(&mut self.db, &self.answers);
+        }
+    }
+
     /// Returns the connection that writes.
     pub(crate) fn db_mut(&mut self) -> &mut Db {
         &mut self.db
@@ -226,7 +236,7 @@ impl Meter {
     }
 
     #[cfg(test)]
-    pub(super) fn db(&self) -> &Db {
+    pub(crate) fn db(&self) -> &Db {
         &self.db
     }
 
@@ -346,6 +356,7 @@ impl Meter {
         self.gone.clear();
         self.stored_at = Some(Instant::now());
         self.index.stored(stored.added);
+        self.follower.stored(stored.added);
         add(&self.gauge.stored, stored.added);
         add(&self.gauge.rejected, stored.rejected);
         add(&self.gauge.garbage_lines, garbage);
@@ -355,11 +366,11 @@ impl Meter {
         self.gauge.stored_at_ms.store(unix_ms(), Ordering::Relaxed);
     }
 
-    /// Adds the sums of a committed transaction to the metrics and to the minutes of targets.
+    /// Adds the sums of a committed transaction to the metrics and to the last answers.
     fn publish_sums(&mut self) {
-        let GroupSums { metrics, minutes } = self.usage.take_sums();
+        let GroupSums { metrics, answers } = self.usage.take_sums();
         self.metrics.add(&metrics);
-        self.minutes.add(&minutes);
+        self.answers.add(&answers);
     }
 
     /// Forgets what a failed transaction would have stored.

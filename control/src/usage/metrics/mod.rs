@@ -18,7 +18,7 @@ mod variants;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-pub(crate) use self::distribution::Distribution;
+pub(crate) use self::distribution::{Distribution, Scale};
 pub(crate) use self::instrument::{Count, Figure, Instrument};
 pub(crate) use self::variants::Variants;
 

@@ -76,7 +76,7 @@ fn a_stream_adds_its_times_gaps_tokens_and_cost() {
     let classes = [("cache_read", 5), ("input", 10), ("output", 18), ("reasoning", 2)];
     assert_eq!(counted(&sums, Count::Tokens), classes.map(|(class, count)| (format!("p/m {class}"), count)));
     let gap = sums.distributions(Figure::Gap);
-    assert_eq!(gap[0].2.counts[..6], [2, 0, 0, 0, 0, 1]);
+    assert_eq!(gap[0].2.counts(Figure::Gap.bounds())[..6], [2, 0, 0, 0, 0, 1]);
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use records::{Record, RecordName, Trace};
 
 use super::Share;
+use crate::usage::periods::{Attempt, PeriodFigures, lost_attempts};
 use crate::usage::requests::attempts::Failover;
 use crate::usage::requests::exchange_end::ExchangeEnd;
-use crate::usage::series::figures::{Attempt, PeriodFigures, lost_attempts};
 
 /// Sums by the second in which the exchanges ended.
 #[derive(Debug, Default)]

@@ -275,6 +275,12 @@ fn whole_day_if_over(db: &Db, to_ms: u64) -> DbResult<u64> {
     Ok(if is_over { to_ms.div_ceil(day_ms).saturating_mul(day_ms) } else { to_ms })
 }
 
+/// Returns the starts of the first hour and of the first day that have sums, in milliseconds since the Unix epoch.
+pub(crate) fn first_hours(db: &Db) -> DbResult<(Option<u64>, Option<u64>)> {
+    let ms = |hour: Option<u64>| hour.map(|hour| hour.saturating_mul(HOUR_MS));
+    db.row(FIRST_HOURS, (), |row| Ok((ms(row.get(0)?), ms(row.get(1)?))))
+}
+
 /// Returns the first moment from which hourly sums and records are kept; `None` if there are no daily sums before it.
 pub(crate) fn only_days_before(db: &Db) -> DbResult<Option<u64>> {
     let (of_hours, of_days): (Option<u64>, Option<u64>) =

@@ -9,6 +9,7 @@ use super::groups::{Groups, named};
 use super::{Column, Dimension, ReportQuestion, ReportReading};
 use crate::db::engine::{Db, DbResult, Row, ToValue};
 use crate::db::{HOUR_MS, signed};
+use crate::usage::dimension::NameKey;
 use crate::usage::rollup::DAY_HOURS;
 use crate::usage::sums::{SELECTED, UsageSums};
 
@@ -114,41 +115,34 @@ impl Strip {
     }
 }
 
-/// The names and the sums of a group.
-type NamedSums = (Vec<Option<String>>, UsageSums);
-
 /// The groups of one bucket while its rows are read.
 struct BucketTally {
     bucket: Span,
     /// The number of names of a group.
     names: usize,
-    /// The sums by the names, each prefixed with its length.
-    sums: HashMap<Box<[u8]>, NamedSums>,
-    key: Vec<u8>,
+    sums: HashMap<NameKey, UsageSums>,
+    key: NameKey,
 }
 
 impl BucketTally {
     fn new(bucket: Span, names: usize) -> Self {
-        Self { bucket, names, sums: HashMap::new(), key: Vec::new() }
+        Self { bucket, names, sums: HashMap::new(), key: NameKey::default() }
     }
 
     fn add(&mut self, row: Row<'_>, groups: &mut Groups) -> DbResult<()> {
         self.key.clear();
         for at in self.places() {
-            let name = row.get::<&str>(at)?.as_bytes();
-            self.key.extend_from_slice(&name.len().to_ne_bytes());
-            self.key.extend_from_slice(name);
+            self.key.push(row.get(at)?);
         }
         let sums = UsageSums::read(row)?;
-        if let Some((_, so_far)) = self.sums.get_mut(self.key.as_slice()) {
+        if let Some(so_far) = self.sums.get_mut(&self.key) {
             so_far.add(&sums);
             return Ok(());
         }
         if self.sums.len() >= TALLY_MAX {
             self.leave(groups);
         }
-        let names = self.places().map(|at| row.get(at).map(named)).collect::<DbResult<_>>()?;
-        self.sums.insert(self.key.as_slice().into(), (names, sums));
+        self.sums.insert(self.key.clone(), sums);
         Ok(())
     }
 
@@ -159,7 +153,8 @@ impl BucketTally {
     }
 
     fn leave(&mut self, groups: &mut Groups) {
-        for (_, (names, sums)) in self.sums.drain() {
+        for (key, sums) in self.sums.drain() {
+            let names = key.names().into_iter().map(named).collect();
             groups.add((self.bucket.start_ms, names), &sums);
         }
     }

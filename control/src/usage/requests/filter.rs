@@ -103,6 +103,23 @@ impl RequestFilter {
         Ok(Self { search, ..self.clone() })
     }
 
+    /// True if it is only about columns of the sums, and a time.
+    pub(crate) fn is_of_columns(&self) -> bool {
+        let rest = Self {
+            from_ms: None,
+            to_ms: None,
+            names: Vec::new(),
+            scope: UsageScope::default(),
+            ..self.clone()
+        };
+        rest == Self::default()
+    }
+
+    /// Returns the columns that it is about.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = Column> {
+        self.names.iter().map(|(column, _)| *column).chain(self.scope.columns())
+    }
+
     pub(crate) fn passes(&self, record: &Record<'_>, trace: Trace<'_>) -> bool {
         let cost = record.cost_nano_usd;
         self.from_ms.is_none_or(|from| from <= record.started_at_ms)

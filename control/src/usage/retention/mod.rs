@@ -22,8 +22,8 @@ use crate::db::engine::{Db, DbResult, Transaction};
 use crate::db::{alerts, audit, ended_sessions, idempotency, outbox, sign_in_flows};
 use crate::routing::config::Lifetimes;
 use crate::usage::gauge::{Pruning, add};
-use crate::usage::origins;
 use crate::usage::rollup::DAY_HOURS;
+use crate::usage::{origins, periods};
 
 /// The retention job: a repeated pass over all tables with expiring rows, in small steps.
 #[derive(Debug)]
@@ -52,6 +52,7 @@ enum RetentionStage {
     Hours,
     Days,
     Origins,
+    Periods,
     Audit,
     Answers,
     Outbox,
@@ -172,7 +173,11 @@ impl RetentionPass {
             }
             RetentionStage::Origins => {
                 let days = self.usage_days.min(origins::KEPT_DAYS);
-                (origins::forget(tx, before(now_ms, days))?, RetentionStage::Audit)
+                (origins::forget(tx, before(now_ms, days))?, RetentionStage::Periods)
+            }
+            RetentionStage::Periods => {
+                let days = self.usage_days.max(DAYS_OF_SUMS);
+                (periods::prune(tx, now_ms, days, until)?, RetentionStage::Audit)
             }
             RetentionStage::Audit => {
                 let before_ms = now_ms.saturating_sub(self.audit_days.saturating_mul(DAY_MS));
@@ -208,6 +213,7 @@ fn rest_before(stage: RetentionStage, held: Duration, lasted: Duration) -> Durat
         | RetentionStage::Hours
         | RetentionStage::Days
         | RetentionStage::Origins
+        | RetentionStage::Periods
         | RetentionStage::Audit
         | RetentionStage::Answers
         | RetentionStage::Outbox

@@ -1,34 +1,49 @@
-//! Figures over a time in equal steps, computed from the records of that time. Nothing is stored for them: a query
-//! reads the records, newest first, until its time is over, and reports how far back it got.
+//! Figures over a time in steps, for charts. They are read from the periods (`usage/periods`), whatever the length of the
+//! time. For combinations of names that those do not have, they are read from the records while that is quick, and else from
+//! the hourly and daily sums, which know less ([`SeriesSource`]). Only filters that sums cannot answer read all records of
+//! the time, newest first, until their time is over; the answer has the moment from which it is complete.
 
-pub(crate) mod figures;
-pub(crate) mod histogram;
+mod reading;
+mod tally;
 
-use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
-use records::{Record, Trace, block};
-
-use self::figures::{PeriodFigures, attempts, lost_attempts};
-use crate::db::engine::{Db, DbResult, named_params};
-use crate::db::packed_row::PackedRow;
-use crate::db::signed;
+use self::reading::SeriesReading;
+use self::tally::{GroupSizes, GroupTally};
+use crate::db::HOUR_MS;
+use crate::db::engine::{Db, DbResult};
 use crate::usage::dimension::Dimension;
-use crate::usage::report::only_days_before;
-use crate::usage::requests::attempts::AttemptSummary;
-use crate::usage::requests::exchange_end::ExchangeEnd;
-use crate::usage::requests::{Column, RequestFilter};
+use crate::usage::periods::{MINUTE_MS, PeriodFigures, Section};
+use crate::usage::requests::RequestFilter;
 
 /// A query for a series.
 #[derive(Clone, Debug)]
 pub(crate) struct SeriesQuestion {
-    /// The time of the series. Its length is a multiple of `step_ms`.
-    pub(crate) from_ms: u64,
-    pub(crate) to_ms: u64,
-    pub(crate) step_ms: u64,
+    /// The starts of the points in order, and the end of the last one, in milliseconds since the Unix epoch.
+    pub(crate) edges: Vec<u64>,
     pub(crate) group_by: Vec<Dimension>,
-    /// The exchanges that count. Its own time is ignored.
+    /// The exchanges that count. Its own time is ignored. Filtered by provider or model, attempts count for their own target.
     pub(crate) filter: RequestFilter,
+}
+
+/// The times until which a query may read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadingTimes {
+    /// Records, where the sums of hours answer if they take longer.
+    pub(crate) records: Instant,
+    pub(crate) all: Instant,
+    /// The sums of hours.
+    pub(crate) hours: Instant,
+}
+
+/// What the figures are read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SeriesSource {
+    /// Periods, and records where one is cut or not counted yet.
+    Periods(Section),
+    /// The sums of hours and days: without attempts, failovers and percentiles, and refused exchanges count as failed.
+    Hours,
+    Records,
 }
 
 /// The result of a query.
@@ -40,6 +55,9 @@ pub(crate) struct Series {
     pub(crate) omitted: usize,
     /// Exchanges that started before this moment may be missing.
     pub(crate) complete_from_ms: u64,
+    pub(crate) source: SeriesSource,
+    /// The requests that are counted under a common name, because their days had too many names.
+    pub(crate) merged: u64,
 }
 
 /// The figures of one group.
@@ -47,7 +65,7 @@ pub(crate) struct Series {
 pub(crate) struct SeriesGroup {
     /// The names, in the order of the query; empty if the exchanges have none.
     pub(crate) names: Vec<String>,
-    /// One item for each step of the time.
+    /// One item for each point.
     pub(crate) points: Vec<PeriodFigures>,
 }
 
@@ -57,203 +75,81 @@ impl SeriesGroup {
     }
 }
 
-/// Computes a series. Reading stops at `until`. Returns `None` if there are too many groups to find the largest ones.
-pub(crate) fn series(db: &Db, question: &SeriesQuestion, until: Instant) -> DbResult<Option<Series>> {
-    // One transaction, so that both readings are of one moment.
+impl SeriesQuestion {
+    fn start_ms(&self) -> u64 {
+        self.edges.first().copied().unwrap_or(0)
+    }
+
+    fn end_ms(&self) -> u64 {
+        self.edges.last().copied().unwrap_or(0)
+    }
+
+    /// Returns the section that has all dimensions of the query; `None` if there is none.
+    fn section(&self) -> Option<Section> {
+        let filtered: Vec<Dimension> = self.filter.columns().map(Dimension::Column).collect();
+        let is_known = self.filter.is_of_columns() && self.has_steps_of(MINUTE_MS);
+        is_known.then(|| Section::with(self.group_by.iter().chain(&filtered)))?
+    }
+
+    /// True if the sums of hours have all dimensions of the query.
+    fn is_of_hours(&self) -> bool {
+        self.filter.is_of_columns()
+            && self.group_by.iter().all(|dimension| dimension.column().is_some())
+            && self.has_steps_of(HOUR_MS)
+    }
+
+    /// True if no point is shorter.
+    fn has_steps_of(&self, ms: u64) -> bool {
+        self.edges.windows(2).all(|pair| matches!(pair, [from, to] if to - from >= ms))
+    }
+}
+
+/// Computes a series. Returns `None` if there are too many groups to find the largest ones.
+pub(crate) fn series(db: &Db, question: &SeriesQuestion, until: ReadingTimes) -> DbResult<Option<Series>> {
+    // One transaction, so that all readings are of one moment.
     let tx = db.read_transaction()?;
+    if let Some(section) = question.section() {
+        return from(&tx, question, SeriesSource::Periods(section), until.all);
+    }
+    if !question.is_of_hours() {
+        return from(&tx, question, SeriesSource::Records, until.all);
+    }
+    let found = from(&tx, question, SeriesSource::Records, until.records)?;
+    match found.filter(|found| found.complete_from_ms <= question.start_ms()) {
+        Some(found) => Ok(Some(found)),
+        None => from(&tx, question, SeriesSource::Hours, until.hours),
+    }
+}
+
+fn from(
+    db: &Db,
+    question: &SeriesQuestion,
+    source: SeriesSource,
+    until: Instant,
+) -> DbResult<Option<Series>> {
+    let reading = SeriesReading::new(db, question, source)?;
     let mut tally = GroupTally::new(question, None);
-    let mut complete_from_ms = read(&tx, question, until, |record, trace| tally.add(record, trace))?;
+    let mut read = reading.read(until, &mut |key, at_ms, part| tally.add(key, at_ms, part))?;
     let mut omitted = 0;
     if tally.is_full {
         let now = Instant::now();
         let half = now + until.saturating_duration_since(now) / 2;
-        let mut sizes = GroupSizes::new(question);
-        read(&tx, question, half, |record, trace| sizes.add(record, trace))?;
+        let mut sizes = GroupSizes::default();
+        reading.read(half, &mut |key, _, part| sizes.add(key, part))?;
         if sizes.is_full {
             return Ok(None);
         }
-        omitted = sizes.counts.len().saturating_sub(GROUPS_MAX);
+        omitted = sizes.omitted();
         tally = GroupTally::new(question, Some(sizes.largest()));
-        complete_from_ms = read(&tx, question, until, |record, trace| tally.add(record, trace))?;
+        read = reading.read(until, &mut |key, at_ms, part| tally.add(key, at_ms, part))?;
     }
-    if let Some(kept_ms) = only_days_before(&tx)? {
-        complete_from_ms = complete_from_ms.max(kept_ms);
-    }
-    Ok(Some(Series { groups: tally.finish(), omitted, complete_from_ms }))
-}
-
-/// Calls `each` for the exchanges of a query. Returns the moment from which none is missing.
-fn read(
-    db: &Db,
-    question: &SeriesQuestion,
-    until: Instant,
-    mut each: impl FnMut(&Record<'_>, Trace<'_>) -> bool,
-) -> DbResult<u64> {
-    let filter = RequestFilter {
-        from_ms: Some(question.from_ms),
-        to_ms: Some(question.to_ms),
-        ..question.filter.resolved(db)?
-    };
-    let mut statement = db.prepare(NEWEST_FIRST)?;
-    let span = named_params! {":from": signed(question.from_ms), ":to": signed(question.to_ms)};
-    let mut blocks = statement.query(span)?;
-    while let Some(block) = blocks.next()? {
-        if Instant::now() >= until {
-            let last_ms: u64 = block.get("last_ms")?;
-            return Ok(last_ms.saturating_add(1).clamp(question.from_ms, question.to_ms));
-        }
-        let row = PackedRow::read(block)?;
-        if !filter.may_pass(row.id, &row.names) {
-            continue;
-        }
-        for (record, trace) in block::rows(row.rows()?, &row.names).flatten() {
-            if filter.passes(&record, trace) && !each(&record, trace) {
-                return Ok(question.to_ms);
-            }
-        }
-    }
-    Ok(question.from_ms)
-}
-
-/// The names of a group, each with its length.
-type GroupKey = Box<[u8]>;
-
-/// Writes the names of the group of an exchange to `key`, or of an attempt of it at `target`, a provider and a model.
-fn write_key(key: &mut Vec<u8>, dimensions: &[Dimension], record: &Record<'_>, target: Option<(&str, &str)>) {
-    key.clear();
-    for dimension in dimensions {
-        let name = match (dimension, target) {
-            (Dimension::Column(Column::Provider), Some((provider, _))) => provider,
-            (Dimension::Column(Column::Model), Some((_, model))) => model,
-            (dimension, _) => dimension.of(record),
-        };
-        key.extend_from_slice(&name.len().to_le_bytes());
-        key.extend_from_slice(name.as_bytes());
-    }
-}
-
-/// Returns the names that [`write_key`] wrote.
-fn names_of(key: &[u8]) -> Vec<String> {
-    let mut rest = key;
-    std::iter::from_fn(|| {
-        let (length, after) = rest.split_first_chunk()?;
-        let (name, after) = after.split_at_checked(usize::from_le_bytes(*length))?;
-        rest = after;
-        Some(String::from_utf8_lossy(name).into_owned())
-    })
-    .collect()
-}
-
-/// Collects the figures of the groups.
-struct GroupTally<'a> {
-    question: &'a SeriesQuestion,
-    points: usize,
-    /// The groups that count; `None` if all do.
-    wanted: Option<HashSet<GroupKey>>,
-    groups: HashMap<GroupKey, Vec<PeriodFigures>>,
-    key: Vec<u8>,
-    /// True if there are more groups than are returned.
-    is_full: bool,
-}
-
-impl<'a> GroupTally<'a> {
-    fn new(question: &'a SeriesQuestion, wanted: Option<HashSet<GroupKey>>) -> Self {
-        let points = question.to_ms.saturating_sub(question.from_ms) / question.step_ms.max(1);
-        let points = usize::try_from(points.min(POINTS_MAX)).unwrap_or(usize::MAX);
-        let mut groups = HashMap::new();
-        if question.group_by.is_empty() {
-            groups.insert(GroupKey::default(), vec![PeriodFigures::default(); points]);
-        }
-        Self { question, points, wanted, groups, key: Vec::new(), is_full: false }
-    }
-
-    /// Adds an exchange and its attempts. Returns false if there is no room for one of their groups.
-    fn add(&mut self, record: &Record<'_>, trace: Trace<'_>) -> bool {
-        let end = ExchangeEnd::of(record, trace);
-        let failed_over = AttemptSummary::has_failed_over(trace);
-        self.change(record, None, |figures| figures.add_exchange(record, end, failed_over));
-        for attempt in attempts(record, trace) {
-            let target = Some((attempt.provider, attempt.model));
-            self.change(record, target, |figures| figures.add_attempt(attempt.is_failure));
-        }
-        for (provider, model, lost) in lost_attempts(record, trace) {
-            self.change(record, Some((provider, model)), |figures| figures.add_lost(&lost));
-        }
-        !self.is_full
-    }
-
-    fn change(
-        &mut self,
-        record: &Record<'_>,
-        target: Option<(&str, &str)>,
-        change: impl FnOnce(&mut PeriodFigures),
-    ) {
-        write_key(&mut self.key, &self.question.group_by, record, target);
-        if self.wanted.as_ref().is_some_and(|wanted| !wanted.contains(self.key.as_slice())) {
-            return;
-        }
-        if !self.groups.contains_key(self.key.as_slice()) {
-            if self.groups.len() >= GROUPS_MAX {
-                self.is_full = true;
-                return;
-            }
-            let points = vec![PeriodFigures::default(); self.points];
-            self.groups.insert(self.key.as_slice().into(), points);
-        }
-        let step = record.started_at_ms.saturating_sub(self.question.from_ms) / self.question.step_ms.max(1);
-        let points = self.groups.get_mut(self.key.as_slice());
-        if let Some(point) = points.and_then(|points| points.get_mut(usize::try_from(step).ok()?)) {
-            change(point);
-        }
-    }
-
-    fn finish(self) -> Vec<SeriesGroup> {
-        let groups = self.groups.into_iter();
-        let mut groups: Vec<SeriesGroup> =
-            groups.map(|(key, points)| SeriesGroup { names: names_of(&key), points }).collect();
-        groups.sort_by(|a, b| b.requests().cmp(&a.requests()).then_with(|| a.names.cmp(&b.names)));
-        groups
-    }
-}
-
-/// The number of exchanges and attempts of each group, to find the largest groups.
-struct GroupSizes<'a> {
-    dimensions: &'a [Dimension],
-    counts: HashMap<GroupKey, u64>,
-    key: Vec<u8>,
-    is_full: bool,
-}
-
-impl<'a> GroupSizes<'a> {
-    fn new(question: &'a SeriesQuestion) -> Self {
-        Self { dimensions: &question.group_by, counts: HashMap::new(), key: Vec::new(), is_full: false }
-    }
-
-    /// Counts an exchange and its attempts. Returns false if there are too many groups.
-    fn add(&mut self, record: &Record<'_>, trace: Trace<'_>) -> bool {
-        self.count(record, None);
-        for attempt in attempts(record, trace) {
-            self.count(record, Some((attempt.provider, attempt.model)));
-        }
-        !self.is_full
-    }
-
-    fn count(&mut self, record: &Record<'_>, target: Option<(&str, &str)>) {
-        write_key(&mut self.key, self.dimensions, record, target);
-        if let Some(count) = self.counts.get_mut(self.key.as_slice()) {
-            *count += 1;
-        } else if self.counts.len() < GROUPS_COUNTED_MAX {
-            self.counts.insert(self.key.as_slice().into(), 1);
-        } else {
-            self.is_full = true;
-        }
-    }
-
-    fn largest(self) -> HashSet<GroupKey> {
-        let mut counts: Vec<(GroupKey, u64)> = self.counts.into_iter().collect();
-        counts.sort_unstable_by(|(a, many), (b, more)| more.cmp(many).then_with(|| a.cmp(b)));
-        counts.into_iter().take(GROUPS_MAX).map(|(key, _)| key).collect()
-    }
+    Ok(Some(Series {
+        groups: tally.finish(),
+        omitted,
+        complete_from_ms: read.complete_from_ms,
+        source,
+        merged: read.merged,
+    }))
 }
 
 /// The maximum number of points of a series: an hour in steps of ten seconds, where both ends cut a point. Charts of the
@@ -263,9 +159,6 @@ pub(crate) const POINTS_MAX: u64 = 361;
 pub(crate) const GROUPS_MAX: usize = 50;
 /// The maximum number of groups among which the largest can be found.
 pub(crate) const GROUPS_COUNTED_MAX: usize = 100_000;
-
-const NEWEST_FIRST: &str = "SELECT * FROM usage \
-     WHERE last_ms >= :from AND first_ms < :to ORDER BY last_ms DESC";
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use shared::health::{Circuit, CircuitState};
 use shared::routing::ProviderInstance;
 use shared::snapshot::SnapshotReader;
 
-use crate::db::telemetry_targets::CircuitChange;
+use crate::db::circuit_changes::CircuitChange;
 
 /// The circuits that were open at the last look.
 #[derive(Debug)]

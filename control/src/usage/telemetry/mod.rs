@@ -1,11 +1,11 @@
-//! The thread that owns `telemetry.db` (STATE-1): it stores the figures of targets by minute, changes of circuits,
-//! and captured exchanges (CFG-7).
+//! The thread that owns `telemetry.db` (STATE-1): it stores changes of circuits, and captured exchanges
+//! (CFG-7).
 //!
 //! A captured exchange is collected in memory by the data plane and handed over when its last part is dropped. A worker never
 //! waits for this thread: if the queue is full, the exchange is dropped and counted.
 
+mod changes;
 mod circuits;
-mod targets;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ use shared::clock;
 use shared::port::{Capture, ExchangeTap, Side};
 use tokio::sync::oneshot;
 
-use self::targets::TargetBatch;
-pub(crate) use self::targets::{TargetFigures, TargetQuestion, TargetWatch};
+pub(crate) use self::changes::{ChangeQuestion, ChangeWatch};
 use crate::common::recorded::{Allowance, RecordedExchange, Sides};
 use crate::common::vault::{SealPlace, VaultKeys};
+use crate::db::circuit_changes::CircuitChange;
 use crate::db::engine::{DbErrorKind, DbResult};
 use crate::db::telemetry::{CapturedRow, TelemetryDb};
 
@@ -40,7 +40,7 @@ pub(crate) struct Telemetry {
 pub(crate) enum TelemetryOrder {
     Keep(Box<Captured>),
     Find(String, oneshot::Sender<Option<RecordedExchange>>),
-    Measured(Box<TargetQuestion>, oneshot::Sender<Option<TargetFigures>>),
+    Changes(Box<ChangeQuestion>, oneshot::Sender<Option<Vec<CircuitChange>>>),
     /// Execute what was ordered before, and stop.
     Stop,
 }
@@ -66,10 +66,8 @@ const ORDERS_MAX: usize = 1_024;
 const MEMORY_BYTES_MAX: usize = 64 << 20;
 /// The interval of deletion, of warnings, and of attempts to open the database.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// The interval of looks at circuits, and at minutes that are over.
+/// The interval of looks at circuits.
 const TICK: Duration = Duration::from_secs(1);
-/// A query reads for this time at most, because orders wait for it.
-const READING_TIME: Duration = Duration::from_secs(1);
 
 impl TelemetryQueue {
     pub(crate) fn new() -> Self {
@@ -87,17 +85,17 @@ impl TelemetryQueue {
     pub(crate) fn start(
         self,
         (dir, keys): (&Path, &Arc<VaultKeys>),
-        targets: TargetWatch,
+        changes: ChangeWatch,
         alarm: &Alarm,
     ) -> io::Result<(Telemetry, TelemetryThread)> {
         let Self { telemetry, orders } = self;
-        let keeper = TelemetryKeeper {
+        let keeper = TelemetryState {
             dir: dir.to_owned(),
             keys: Arc::clone(keys),
             db: None,
             opened_at: None,
             dropped: Arc::clone(&telemetry.dropped),
-            targets,
+            changes,
         };
         let thread = alarm.spawn("llmgw-telemetry", move || {
             keeper.run(&orders);
@@ -116,10 +114,10 @@ impl Telemetry {
         found.await.ok()?
     }
 
-    /// Returns the figures of targets; `None` if the database cannot be read.
-    pub(crate) async fn measured(&self, question: TargetQuestion) -> Option<TargetFigures> {
+    /// Returns changes of circuits, the latest first; `None` if the database cannot be read.
+    pub(crate) async fn changes(&self, question: ChangeQuestion) -> Option<Vec<CircuitChange>> {
         let (reply, found) = oneshot::channel();
-        self.orders.try_send(TelemetryOrder::Measured(Box::new(question), reply)).ok()?;
+        self.orders.try_send(TelemetryOrder::Changes(Box::new(question), reply)).ok()?;
         found.await.ok()?
     }
 
@@ -187,14 +185,14 @@ pub(crate) struct TelemetryThread {
 }
 
 /// The state of the thread.
-struct TelemetryKeeper {
+struct TelemetryState {
     dir: PathBuf,
     keys: Arc<VaultKeys>,
     /// `None` while the database cannot be opened.
     db: Option<TelemetryDb>,
     opened_at: Option<Instant>,
     dropped: Arc<AtomicU64>,
-    targets: TargetWatch,
+    changes: ChangeWatch,
 }
 
 impl TelemetryThread {
@@ -206,9 +204,8 @@ impl TelemetryThread {
     }
 }
 
-impl TelemetryKeeper {
+impl TelemetryState {
     fn run(mut self, orders: &Receiver<TelemetryOrder>) {
-        self.recall_answers();
         self.prune();
         let mut pruned_at = Instant::now();
         let mut looked_at = Instant::now();
@@ -218,16 +215,16 @@ impl TelemetryKeeper {
                 Ok(TelemetryOrder::Find(request_id, reply)) => {
                     let _ = reply.send(self.find(&request_id));
                 }
-                Ok(TelemetryOrder::Measured(question, reply)) => {
-                    let _ = reply.send(self.measured(&question));
+                Ok(TelemetryOrder::Changes(question, reply)) => {
+                    let _ = reply.send(self.found(&question));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(TelemetryOrder::Stop) | Err(RecvTimeoutError::Disconnected) => return self.finish(),
             }
             if looked_at.elapsed() >= TICK {
                 looked_at = Instant::now();
-                self.targets.look();
-                let due = self.targets.due();
+                self.changes.look();
+                let due = self.changes.due();
                 self.store(due);
             }
             if pruned_at.elapsed() >= INTERVAL {
@@ -237,33 +234,26 @@ impl TelemetryKeeper {
         }
     }
 
-    fn recall_answers(&mut self) {
-        // The database is opened first.
-        self.with_db(|_| Ok(()));
-        let recalled = self.db.as_ref().map_or(Ok(()), |db| self.targets.recall_answers(db));
-        self.checked(recalled);
-    }
-
-    /// Stores the minute that is not over, too.
+    /// Stores the changes that are left.
     fn finish(mut self) {
-        self.targets.look();
-        let rest = self.targets.rest();
+        self.changes.look();
+        let rest = self.changes.rest();
         self.store(rest);
     }
 
-    fn store(&mut self, batch: Option<TargetBatch>) {
-        let Some(batch) = batch else { return };
-        let is_stored = self.with_db(|db| db.keep_targets(&batch.rows, &batch.changes)).is_some();
-        self.targets.stored(batch, is_stored);
+    fn store(&mut self, changes: Vec<CircuitChange>) {
+        if !changes.is_empty() {
+            let is_stored = self.with_db(|db| db.keep_changes(&changes)).is_some();
+            self.changes.stored(changes, is_stored);
+        }
     }
 
-    /// Returns the figures of targets, as far as it can be read in [`READING_TIME`].
-    fn measured(&mut self, question: &TargetQuestion) -> Option<TargetFigures> {
+    /// Returns changes of circuits.
+    fn found(&mut self, question: &ChangeQuestion) -> Option<Vec<CircuitChange>> {
         // The database is opened first.
         self.with_db(|_| Ok(()))?;
-        let until = Instant::now() + READING_TIME;
-        let figures = self.targets.figures(self.db.as_ref()?, question, until);
-        self.checked(figures)
+        let found = self.changes.found(self.db.as_ref()?, question);
+        self.checked(found)
     }
 
     fn keep(&mut self, captured: Captured) {

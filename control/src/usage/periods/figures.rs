@@ -3,10 +3,11 @@
 use records::{Record, RecordName, RecordStep, Trace, rare_fields};
 use shared::usage::Lost;
 
-use super::histogram::LatencyHistogram;
-use crate::usage::requests::attempts::was_tried;
+use crate::usage::metrics::{Distribution, Scale};
+use crate::usage::requests::attempts::{AttemptSummary, was_tried};
 use crate::usage::requests::exchange_end::{ExchangeEnd, is_fault_of_client};
 use crate::usage::sums::UsageSums;
+use records::varint::{put, take};
 
 /// The figures of a set of exchanges. `requests` is the sum of `completed`, `failed`, `cut`, `cancelled` and `refused`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,9 +36,9 @@ pub(crate) struct PeriodFigures {
     /// Attempts with unknown cost.
     pub(crate) unpriced: u64,
     /// The times to the first content.
-    pub(crate) first_content: LatencyHistogram,
+    pub(crate) first_content: Distribution,
     /// The durations of completed exchanges.
-    pub(crate) duration: LatencyHistogram,
+    pub(crate) duration: Distribution,
 }
 
 impl PeriodFigures {
@@ -48,7 +49,7 @@ impl PeriodFigures {
             ExchangeEnd::Completed => {
                 self.completed += 1;
                 self.failed_over += u64::from(failed_over);
-                self.duration.add(record.duration_us);
+                self.duration.observe(Scale::Fine, record.duration_us);
             }
             ExchangeEnd::Failed => self.failed += 1,
             ExchangeEnd::Cut => self.cut += 1,
@@ -56,7 +57,7 @@ impl PeriodFigures {
             ExchangeEnd::Refused => self.refused += 1,
         }
         if let Some(us) = record.first_content_us {
-            self.first_content.add(us);
+            self.first_content.observe(Scale::Fine, us);
         }
         self.add_sums(&UsageSums::of(record));
     }
@@ -101,12 +102,133 @@ impl PeriodFigures {
         }
     }
 
+    /// Adds a part of an exchange.
+    pub(crate) fn take(&mut self, part: &Part<'_>) {
+        match part {
+            Part::Exchange { record, end, failed_over } => self.add_exchange(record, *end, *failed_over),
+            Part::Attempt { is_failure } => self.add_attempt(*is_failure),
+            Part::Lost(lost) => self.add_lost(lost),
+            Part::Sums(figures) => self.add(figures),
+        }
+    }
+
+    /// Appends the packed form, without the money, which repricing changes.
+    pub(super) fn pack(&self, out: &mut Vec<u8>) {
+        self.counts().into_iter().for_each(|count| put(out, count));
+        self.first_content.pack(out);
+        self.duration.pack(out);
+    }
+
+    /// Takes packed figures off the front; `None` if they are malformed.
+    pub(super) fn unpack(bytes: &mut &[u8]) -> Option<Self> {
+        let mut counts = [0; 12];
+        for count in &mut counts {
+            *count = take(bytes)?;
+        }
+        let [
+            requests,
+            completed,
+            failed_over,
+            failed,
+            cut,
+            cancelled,
+            refused,
+            attempts,
+            attempt_failures,
+            input,
+            cache_read,
+            output,
+        ] = counts;
+        Some(Self {
+            requests,
+            completed,
+            failed_over,
+            failed,
+            cut,
+            cancelled,
+            refused,
+            attempts,
+            attempt_failures,
+            input,
+            cache_read,
+            output,
+            cost_nano_usd: 0,
+            unpriced: 0,
+            first_content: Distribution::unpack(bytes)?,
+            duration: Distribution::unpack(bytes)?,
+        })
+    }
+
+    fn counts(&self) -> [u64; 12] {
+        [
+            self.requests,
+            self.completed,
+            self.failed_over,
+            self.failed,
+            self.cut,
+            self.cancelled,
+            self.refused,
+            self.attempts,
+            self.attempt_failures,
+            self.input,
+            self.cache_read,
+            self.output,
+        ]
+    }
+
     fn add_sums(&mut self, sums: &UsageSums) {
         self.input = self.input.saturating_add(sums.tokens.input);
         self.cache_read = self.cache_read.saturating_add(sums.tokens.cache_read);
         self.output = self.output.saturating_add(sums.tokens.output);
         self.cost_nano_usd = self.cost_nano_usd.saturating_add(sums.cost_nano_usd);
         self.unpriced = self.unpriced.saturating_add(sums.unpriced);
+    }
+}
+
+/// A part of the figures of an exchange.
+#[derive(Debug)]
+pub(crate) enum Part<'a> {
+    /// The exchange without its attempts.
+    Exchange {
+        record: &'a Record<'a>,
+        end: ExchangeEnd,
+        failed_over: bool,
+    },
+    Attempt {
+        is_failure: bool,
+    },
+    /// The consumption of a failed attempt.
+    Lost(Lost),
+    /// The sums of other exchanges.
+    Sums(&'a PeriodFigures),
+}
+
+impl Part<'_> {
+    /// Returns the number of exchanges and attempts.
+    pub(crate) fn size(&self) -> u64 {
+        match self {
+            Self::Exchange { .. } | Self::Attempt { .. } => 1,
+            Self::Lost(_) => 0,
+            Self::Sums(figures) => figures.requests.saturating_add(figures.attempts),
+        }
+    }
+}
+
+/// A provider and a model.
+pub(crate) type Target<'a> = (&'a str, &'a str);
+
+/// Passes the parts of an exchange to `each`. Those of attempts come with their own targets, the first part with that of the
+/// exchange.
+pub(crate) fn each_part(record: &Record<'_>, trace: Trace<'_>, mut each: impl FnMut(Target<'_>, &Part<'_>)) {
+    let end = ExchangeEnd::of(record, trace);
+    let failed_over = AttemptSummary::has_failed_over(trace);
+    let target = (record.name(RecordName::Provider), record.name(RecordName::Model));
+    each(target, &Part::Exchange { record, end, failed_over });
+    for attempt in attempts(record, trace) {
+        each((attempt.provider, attempt.model), &Part::Attempt { is_failure: attempt.is_failure });
+    }
+    for (provider, model, lost) in lost_attempts(record, trace) {
+        each((provider, model), &Part::Lost(lost));
     }
 }
 
@@ -119,7 +241,7 @@ pub(crate) struct Attempt<'a> {
 }
 
 /// Returns the attempts of an exchange, in order.
-pub(crate) fn attempts<'a>(record: &Record<'_>, trace: Trace<'a>) -> impl Iterator<Item = Attempt<'a>> {
+fn attempts<'a>(record: &Record<'_>, trace: Trace<'a>) -> impl Iterator<Item = Attempt<'a>> {
     trace.filter(was_tried).map(|step| Attempt::of(record, &step))
 }
 

@@ -1,21 +1,14 @@
-//! The sums of one target in one minute, and their packed form in `telemetry.db`:
+//! What is measured at one target in a period, beside the figures of a chart.
 //!
-//! ```text
-//! FORMAT requests silence_us_max | errors | results | one distribution for each of TargetTime::ALL
-//! names:        count, then for each: text, count
-//! distribution: sum, number of buckets that have values, then for each: its place, its count
-//! ```
-//!
-//! All numbers are varints. The bounds of the buckets are part of the format: a change of them needs another [`FORMAT`].
+//! The bounds of the buckets are part of the packed form: a change of them needs another `FORMAT` (`tally.rs`).
 
-use records::block::BlockNames;
 use records::varint::{put, put_text, take, take_text};
-use shared::usage::StepResult;
+use records::{Record, RecordName};
+use shared::usage::{Outcome, StepResult};
 
 use crate::usage::metrics::{Distribution, Figure, Variants};
-use crate::usage::target_groups::GroupFigures;
 
-/// The figures of a target.
+/// The sums of a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TargetSums {
     /// The exchanges that this target served, or was the last one to be tried for.
@@ -26,9 +19,6 @@ pub(crate) struct TargetSums {
     pub(crate) errors: NameCounts,
     /// Attempts at this target by result, and reasons for skipping it, also of exchanges that another target served.
     pub(crate) results: NameCounts,
-    /// The time at which the last exchange with an answer of this target ended, in milliseconds since the Unix epoch; 0 if
-    /// there was none, and in unpacked sums.
-    pub(crate) answered_at_ms: u64,
     /// The distribution of each [`TargetTime`].
     times: [Distribution; TargetTime::ALL.len()],
 }
@@ -65,29 +55,39 @@ impl TargetTime {
 }
 
 impl TargetSums {
-    /// Adds a group of exchanges.
-    pub(super) fn add_group(&mut self, figures: &GroupFigures, names: &BlockNames) {
-        for (end, durations) in &figures.ends {
-            let (name, requests) = (end.name(names), durations.count());
-            self.requests = self.requests.saturating_add(requests);
-            if !name.is_empty() {
-                self.errors.count(name, requests);
-            }
+    /// Adds an exchange that this target served, or was the last one to be tried for.
+    pub(super) fn add_exchange(&mut self, record: &Record<'_>) {
+        self.requests = self.requests.saturating_add(1);
+        let outcome =
+            Some(record.name(RecordName::Outcome)).filter(|name| *name != Outcome::Completed.name());
+        if let Some(name) = record.name_if_any(RecordName::Error).or(outcome) {
+            self.errors.count(name, 1);
         }
-        for (result, number) in &figures.results {
-            self.results.count(names.get(*result), *number);
+        self.silence_us_max = self.silence_us_max.max(record.silence_us_max.unwrap_or(0));
+        let [head, first_content, gap, gateway] = &mut self.times;
+        if let Some(us) = record.head_us {
+            head.observe(TargetTime::Head.bounds_us(), us);
         }
-        self.silence_us_max = self.silence_us_max.max(figures.silence_us_max);
-        self.answered_at_ms = self.answered_at_ms.max(figures.answered_at_ms);
-        let times = [&figures.head, &figures.first_content, &figures.gaps, &figures.overhead];
-        self.times.iter_mut().zip(times).for_each(|(mine, theirs)| mine.merge(theirs));
+        if let Some(us) = record.first_content_us.filter(|_| record.stream) {
+            first_content.observe(TargetTime::FirstContent.bounds_us(), us);
+        }
+        if !record.gaps.is_empty() {
+            gap.add_gaps(&record.gaps);
+        }
+        if let Some(us) = record.gateway_us {
+            gateway.observe(TargetTime::Gateway.bounds_us(), us);
+        }
+    }
+
+    /// Adds the result of an attempt at this target, or the reason for skipping it.
+    pub(super) fn add_result(&mut self, result: &str) {
+        self.results.count(result, 1);
     }
 
     /// Adds other sums.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.requests = self.requests.saturating_add(other.requests);
         self.silence_us_max = self.silence_us_max.max(other.silence_us_max);
-        self.answered_at_ms = self.answered_at_ms.max(other.answered_at_ms);
         self.errors.merge(&other.errors);
         self.results.merge(&other.results);
         self.times.iter_mut().zip(&other.times).for_each(|(mine, theirs)| mine.merge(theirs));
@@ -109,42 +109,23 @@ impl TargetSums {
         }
     }
 
-    /// Returns the packed form.
-    pub(crate) fn pack(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(128);
-        [FORMAT, self.requests, self.silence_us_max].into_iter().for_each(|number| put(&mut out, number));
-        self.errors.pack(&mut out);
-        self.results.pack(&mut out);
-        for distribution in &self.times {
-            let filled = || (0_u64..).zip(&distribution.counts).filter(|(_, count)| **count > 0);
-            put(&mut out, distribution.sum);
-            put(&mut out, u64::try_from(filled().count()).unwrap_or(u64::MAX));
-            for (place, count) in filled() {
-                put(&mut out, place);
-                put(&mut out, *count);
-            }
-        }
-        out
+    /// Appends the packed form.
+    pub(super) fn pack(&self, out: &mut Vec<u8>) {
+        [self.requests, self.silence_us_max].into_iter().for_each(|number| put(out, number));
+        self.errors.pack(out);
+        self.results.pack(out);
+        self.times.iter().for_each(|distribution| distribution.pack(out));
     }
 
-    /// Returns packed sums; `None` if they are malformed or of another release's format.
-    pub(crate) fn unpack(mut bytes: &[u8]) -> Option<Self> {
-        let bytes = &mut bytes;
-        if take(bytes)? != FORMAT {
-            return None;
-        }
+    /// Takes packed sums off the front; `None` if they are malformed.
+    pub(super) fn unpack(bytes: &mut &[u8]) -> Option<Self> {
         let mut sums = Self { requests: take(bytes)?, silence_us_max: take(bytes)?, ..Self::default() };
         sums.errors = NameCounts::unpack(bytes)?;
         sums.results = NameCounts::unpack(bytes)?;
-        for (time, distribution) in TargetTime::ALL.into_iter().zip(&mut sums.times) {
-            distribution.sum = take(bytes)?;
-            for _ in 0..take(bytes)? {
-                let place = usize::try_from(take(bytes)?).ok()?;
-                distribution.counts.resize(time.bounds_us().len() + 1, 0);
-                *distribution.counts.get_mut(place)? = take(bytes)?;
-            }
+        for distribution in &mut sums.times {
+            *distribution = Distribution::unpack(bytes)?;
         }
-        bytes.is_empty().then_some(sums)
+        Some(sums)
     }
 }
 
@@ -180,6 +161,3 @@ impl NameCounts {
         Some(counts)
     }
 }
-
-/// The version of the packed form.
-const FORMAT: u64 = 1;

@@ -2,56 +2,77 @@
 //!
 //! The number of targets is bounded; the one that answered longest ago makes room for another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 
-use super::{join, target_of};
-use crate::usage::metrics::OTHER;
+use records::block::BlockNames;
 
-/// The times of the last answers, in milliseconds since the Unix epoch, by provider and model, joined.
+use super::metrics::OTHER;
+use super::target_groups::{GroupFigures, TargetGroup};
+
+/// A provider and a model.
+type Target = (Box<str>, Box<str>);
+
+/// The times of the last answers, in milliseconds since the Unix epoch.
 #[derive(Debug, Default)]
-pub(crate) struct LastAnswers(Mutex<BTreeMap<Box<str>, u64>>);
+pub(crate) struct LastAnswers(Mutex<BTreeMap<Target, u64>>);
+
+/// The last answers of a transaction.
+#[derive(Debug, Default)]
+pub(crate) struct NewAnswers(HashMap<Target, u64>);
+
+impl NewAnswers {
+    /// Adds a group of exchanges.
+    pub(super) fn add_group(&mut self, group: &TargetGroup, figures: &GroupFigures, names: &BlockNames) {
+        if figures.answered_at_ms > 0 {
+            let target = (names.get(group.provider).into(), names.get(group.model).into());
+            let last_ms = self.0.entry(target).or_default();
+            *last_ms = figures.answered_at_ms.max(*last_ms);
+        }
+    }
+}
 
 impl LastAnswers {
+    /// Notes the answers of a transaction that has committed.
+    pub(crate) fn add(&self, new: &NewAnswers) {
+        new.0.iter().for_each(|((provider, model), at_ms)| self.note((provider, model), *at_ms));
+    }
+
     /// Notes an answer of a target. Answers may be noted in any order.
     pub(crate) fn note(&self, (provider, model): (&str, &str), at_ms: u64) {
         if at_ms == 0 || (provider, model) == (OTHER, OTHER) {
             return;
         }
-        let mut key = String::new();
-        join(&mut key, provider, model);
+        let target = (provider.into(), model.into());
         let mut known = self.lock();
-        if let Some(last_ms) = known.get_mut(key.as_str()) {
+        if let Some(last_ms) = known.get_mut(&target) {
             *last_ms = at_ms.max(*last_ms);
             return;
         }
         if known.len() >= TARGETS_KEPT {
             let oldest = known.iter().min_by_key(|(_, last_ms)| **last_ms);
-            match oldest.map(|(key, last_ms)| (key.clone(), *last_ms)) {
+            match oldest.map(|(target, last_ms)| (target.clone(), *last_ms)) {
                 Some((oldest, last_ms)) if last_ms < at_ms => known.remove(&oldest),
                 Some(_) | None => return,
             };
         }
-        known.insert(key.into(), at_ms);
+        known.insert(target, at_ms);
     }
 
     /// Returns the time of the last answer of a model; `None` if none is known.
     pub(crate) fn of_model(&self, provider: &str, model: &str) -> Option<u64> {
-        let mut key = String::new();
-        join(&mut key, provider, model);
-        self.lock().get(key.as_str()).copied()
+        self.lock().get(&(provider.into(), model.into())).copied()
     }
 
     /// Returns the time of the last answer of any model of a provider; `None` if none is known.
     pub(crate) fn of_provider(&self, provider: &str) -> Option<u64> {
-        let mut first = String::new();
-        join(&mut first, provider, "");
         let known = self.lock();
-        let own = known.range(Box::from(first)..).take_while(|(key, _)| target_of(key).0 == provider);
+        let own =
+            known.range((provider.into(), Box::from(""))..).take_while(|((id, _), _)| **id == *provider);
         own.map(|(_, last_ms)| *last_ms).max()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Box<str>, u64>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Target, u64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,0 +1,172 @@
+//! Counts the records that this node stored in the table, in steps on the writer thread.
+
+use std::time::{Duration, Instant};
+
+use records::block;
+
+use super::table::{self, Followed, followed_of, set_followed};
+use super::tally::{DayNames, PeriodTally};
+use crate::db::engine::{Db, DbResult, named_params};
+use crate::db::packed_row::{PackedRow, unless_damaged};
+use crate::db::record_id::{NodeId, RecordId};
+use crate::usage::last_answers::LastAnswers;
+use crate::usage::recent::feed::RowPlace;
+use crate::usage::report::only_days_before;
+use crate::usage::retention::tables::lazily;
+
+/// Counts the records that were stored since it last did.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    /// Upper bound for the number of exchanges that are not counted.
+    waiting: u64,
+    /// The next step.
+    due: Instant,
+    names: DayNames,
+    /// True if the last answers of earlier processes are noted.
+    has_recalled: bool,
+    /// The start of a long catching up, the place at which it began, and the next report of its progress.
+    behind: Option<(Instant, RowPlace, Instant)>,
+}
+
+impl Follower {
+    /// Creates the state for a table whose distance from the records is unknown.
+    pub(crate) fn new() -> Self {
+        Self {
+            waiting: u64::MAX,
+            due: Instant::now(),
+            names: DayNames::default(),
+            has_recalled: false,
+            behind: None,
+        }
+    }
+
+    /// Notes newly stored exchanges.
+    pub(crate) fn stored(&mut self, exchanges: u64) {
+        self.waiting = self.waiting.saturating_add(exchanges);
+        if self.waiting >= STEP_EXCHANGES {
+            self.due = self.due.min(Instant::now());
+        }
+    }
+
+    /// True if a step is due.
+    pub(crate) fn is_due(&self) -> bool {
+        self.waiting > 0 && self.due <= Instant::now()
+    }
+
+    /// Counts some of the records, and decides when the next step is due.
+    pub(crate) fn step(&mut self, db: &mut Db, answers: &LastAnswers) {
+        let began = Instant::now();
+        if !self.has_recalled {
+            self.has_recalled = recall(db, answers).is_ok();
+        }
+        match self.count(db) {
+            Ok((place, true)) => {
+                self.waiting = 0;
+                self.due = began + EVERY;
+                self.names.forget(false);
+                if let Some((since, ..)) = self.behind.take() {
+                    tracing::info!("charts are complete, after {} s", since.elapsed().as_secs());
+                }
+                tracing::trace!(row = %place.id, "charts follow the records");
+            }
+            Ok((place, false)) => {
+                self.due = Instant::now() + began.elapsed() * REST;
+                self.report(db, place);
+            }
+            Err(error) => {
+                tracing::warn!("cannot count usage records for charts: {error}");
+                self.names.forget(true);
+                self.due = Instant::now() + AFTER_FAILURE;
+            }
+        }
+    }
+
+    /// Reports the progress of a long catching up.
+    fn report(&mut self, db: &Db, place: RowPlace) {
+        let now = Instant::now();
+        let (since, from, next) = self.behind.get_or_insert((now, place, now + REPORTED_AFTER));
+        if now < *next {
+            return;
+        }
+        *next = now + REPORT_EVERY;
+        let last: Option<RecordId> = db.row(LAST, [RecordId::end_of(NodeId::THIS)], |row| row.get("id")).ok();
+        let rows_to = |id: RecordId| id.distance_from(from.id).unwrap_or(0);
+        let (done, all) = (rows_to(place.id), rows_to(last.unwrap_or(place.id)).max(1));
+        tracing::info!(
+            "charts are computed from the records: {} % after {} s; until then they are partial",
+            done * 100 / all,
+            since.elapsed().as_secs()
+        );
+    }
+
+    /// Counts at most about [`STEP_EXCHANGES`] in one transaction. Returns the place that is reached, and true if it is the
+    /// end.
+    fn count(&mut self, db: &mut Db) -> DbResult<(RowPlace, bool)> {
+        let mut now = match followed_of(db, NodeId::THIS)? {
+            Some(followed) => followed,
+            None => {
+                let place = RowPlace { id: RecordId::before(NodeId::THIS), taken: 0 };
+                Followed { place, from_ms: only_days_before(db)?.unwrap_or(0) }
+            }
+        };
+        let mut tally = PeriodTally::default();
+        let is_end = self.read(db, &mut now.place, &mut tally)?;
+        if tally.exchanges == 0 && is_end {
+            return Ok((now.place, true));
+        }
+        let rows = tally.rolled_up();
+        lazily(db, |tx| {
+            table::add(tx, &rows)?;
+            set_followed(tx, &now)
+        })?;
+        Ok((now.place, is_end))
+    }
+
+    /// Adds records behind `place`, and moves it. Returns true if there are no more.
+    fn read(&mut self, db: &Db, place: &mut RowPlace, tally: &mut PeriodTally) -> DbResult<bool> {
+        let mut statement = db.prepare(FROM)?;
+        let mut rows =
+            statement.query(named_params! {":id": place.id, ":end": RecordId::end_of(NodeId::THIS)})?;
+        while let Some(row) = rows.next()? {
+            let (id, exchanges): (RecordId, u32) = (row.get("id")?, row.get("exchanges")?);
+            let known = if id == place.id { place.taken } else { 0 };
+            let read = PackedRow::read(row).and_then(|row| Ok((row.rows()?, row.names)));
+            if let Some((packed, names)) = unless_damaged(read)? {
+                let after = usize::try_from(known).unwrap_or(usize::MAX);
+                for piece in block::pieces(packed).skip(after) {
+                    let Some((record, trace)) = block::record(piece, &names) else { continue };
+                    tally.add(&record, trace, |day, names| self.names.counted(db, day, names, false))?;
+                }
+            }
+            *place = RowPlace { id, taken: exchanges };
+            if tally.exchanges >= STEP_EXCHANGES {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Notes the last answers that earlier processes stored, to the minute.
+fn recall(db: &Db, answers: &LastAnswers) -> DbResult<()> {
+    table::newest_targets(db, RECALLED_ROWS, |minute_ms, target, sums| {
+        if sums.target.has_answered() {
+            answers.note(target, minute_ms);
+        }
+    })
+}
+
+/// The maximum number of rows from which last answers are recalled at a start.
+const RECALLED_ROWS: u64 = 4_096;
+/// The exchanges of a step: some milliseconds of work.
+const STEP_EXCHANGES: u64 = 2_048;
+/// Fewer exchanges are counted at this interval. Readers read them from the records until then.
+const EVERY: Duration = Duration::from_secs(5);
+/// The pause after a step that left records, as a multiple of its duration.
+const REST: u32 = 3;
+const AFTER_FAILURE: Duration = Duration::from_secs(10);
+/// A catching up that takes longer is reported.
+const REPORTED_AFTER: Duration = Duration::from_secs(2);
+const REPORT_EVERY: Duration = Duration::from_secs(10);
+const FROM: &str = "SELECT * FROM usage WHERE id >= :id AND id < :end ORDER BY id";
+const LAST: &str = "SELECT max(id) AS id FROM usage WHERE id < :end";

@@ -1,0 +1,249 @@
+//! The tables `usage_period` and `usage_followed`.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::{ControlFlow, Range};
+use std::time::Instant;
+
+use super::figures::PeriodFigures;
+use super::tally::{PeriodKey, PeriodSums, unpack_figures};
+use super::{Grain, MINUTE_MS, Section};
+use crate::db::engine::{Db, DbResult, Row, named_params};
+use crate::db::record_id::NodeId;
+use crate::usage::recent::feed::RowPlace;
+
+/// How far the table follows the records of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Followed {
+    /// The end of the records that are counted.
+    pub(crate) place: RowPlace,
+    /// Exchanges that started before this moment were deleted before they were counted.
+    pub(crate) from_ms: u64,
+}
+
+/// Consecutive periods of a section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PeriodSpan {
+    pub(crate) grain: Grain,
+    pub(crate) section: Section,
+    /// In milliseconds since the Unix epoch; multiples of the grain.
+    pub(crate) time_ms: Range<u64>,
+}
+
+/// A row that is read.
+#[derive(Clone, Copy)]
+pub(crate) struct PeriodRow<'a> {
+    /// The start of the period, in milliseconds since the Unix epoch.
+    pub(crate) start_ms: u64,
+    pub(crate) name: &'a str,
+    pub(crate) model: &'a str,
+    cost_nano_usd: u64,
+    unpriced: u64,
+    packed: &'a [u8],
+}
+
+impl PeriodRow<'_> {
+    /// Returns the figures; `None` if they are of another release's format.
+    pub(crate) fn figures(&self) -> Option<PeriodFigures> {
+        let figures = unpack_figures(&mut { self.packed })?;
+        Some(PeriodFigures { cost_nano_usd: self.cost_nano_usd, unpriced: self.unpriced, ..figures })
+    }
+
+    /// Returns all sums; `None` if they are of another release's format.
+    pub(crate) fn sums(&self) -> Option<PeriodSums> {
+        let sums = PeriodSums::unpack(self.packed)?;
+        let (cost_nano_usd, unpriced) = (self.cost_nano_usd, self.unpriced);
+        Some(PeriodSums { figures: PeriodFigures { cost_nano_usd, unpriced, ..sums.figures }, ..sums })
+    }
+}
+
+/// Passes the rows of a time to `take`, in the order of time, until it breaks.
+pub(crate) fn rows(
+    db: &Db,
+    span: &PeriodSpan,
+    mut take: impl FnMut(PeriodRow<'_>) -> ControlFlow<()>,
+) -> DbResult<()> {
+    let minutes = span.time_ms.start / MINUTE_MS..span.time_ms.end / MINUTE_MS;
+    let mut statement = db.prepare(ROWS)?;
+    let mut rows = statement.query(named_params! {
+        ":grain": span.grain.minutes(),
+        ":section": span.section.number(),
+        ":from": minutes.start,
+        ":to": minutes.end,
+    })?;
+    while let Some(row) = rows.next()? {
+        if take(read(row)?).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Passes targets of the newest minutes to `take`, each with the start of the minute in milliseconds.
+pub(super) fn newest_targets(
+    db: &Db,
+    rows_max: u64,
+    mut take: impl FnMut(u64, (&str, &str), &PeriodSums),
+) -> DbResult<()> {
+    let mut statement = db.prepare(NEWEST)?;
+    let mut rows = statement.query(named_params! {
+        ":grain": Grain::Minute.minutes(),
+        ":section": Section::Target.number(),
+        ":max": rows_max,
+    })?;
+    while let Some(row) = rows.next()? {
+        let row = read(row)?;
+        if let Some(sums) = row.sums() {
+            take(row.start_ms, (row.name, row.model), &sums);
+        }
+    }
+    Ok(())
+}
+
+fn read(row: Row<'_>) -> DbResult<PeriodRow<'_>> {
+    Ok(PeriodRow {
+        start_ms: row.get::<u64>("start")?.saturating_mul(MINUTE_MS),
+        name: row.get("name")?,
+        model: row.get("model")?,
+        cost_nano_usd: row.get("cost_nano_usd")?,
+        unpriced: row.get("unpriced")?,
+        packed: row.get("figures")?,
+    })
+}
+
+/// Returns the start of the first period of a section, in milliseconds since the Unix epoch; `None` if there is none.
+pub(crate) fn first_period(db: &Db, grain: Grain, section: Section) -> DbResult<Option<u64>> {
+    let of = named_params! {":grain": grain.minutes(), ":section": section.number()};
+    let first: Option<u64> = db.row(FIRST, of, |row| row.get(0))?;
+    Ok(first.map(|minute| minute.saturating_mul(MINUTE_MS)))
+}
+
+/// Returns the names that a day has in a section.
+pub(super) fn names(db: &Db, section: Section, day: u64) -> DbResult<HashSet<(Box<str>, Box<str>)>> {
+    let of = named_params! {":grain": Grain::Day.minutes(), ":section": section.number(), ":start": day};
+    let names = |row: Row<'_>| Ok((Box::from(row.get::<&str>(0)?), Box::from(row.get::<&str>(1)?)));
+    let found: Vec<(Box<str>, Box<str>)> = db.rows(NAMES, of, names)?;
+    Ok(found.into_iter().collect())
+}
+
+/// Adds sums to the rows.
+pub(super) fn add(tx: &Db, all: &BTreeMap<PeriodKey, PeriodSums>) -> DbResult<()> {
+    for (key, sums) in all {
+        let PeriodKey { grain, section, start, name, model } = key;
+        let (grain, number) = (grain.minutes(), section.number());
+        let place = named_params! {
+            ":grain": grain, ":section": number, ":start": start, ":node": NodeId::THIS, ":name": name,
+            ":model": model,
+        };
+        let mut sum = tx.optional_row(ROW, place, |row| Ok(read(row)?.sums()))?.flatten().unwrap_or_default();
+        sum.add(sums);
+        tx.execute(
+            PUT,
+            named_params! {
+                ":grain": grain,
+                ":section": number,
+                ":start": start,
+                ":node": NodeId::THIS,
+                ":name": name,
+                ":model": model,
+                ":cost": sum.figures.cost_nano_usd,
+                ":unpriced": sum.figures.unpriced,
+                ":figures": sum.pack(*section),
+            },
+        )?;
+    }
+    Ok(())
+}
+
+/// Changes the money of a row of a node.
+pub(super) fn correct(
+    tx: &Db,
+    node: NodeId,
+    key: &PeriodKey,
+    cost_nano_usd: i64,
+    unpriced: i64,
+) -> DbResult<()> {
+    let PeriodKey { grain, section, start, name, model } = key;
+    tx.execute(
+        CORRECT,
+        named_params! {
+            ":cost": cost_nano_usd,
+            ":unpriced": unpriced,
+            ":grain": grain.minutes(),
+            ":section": section.number(),
+            ":start": start,
+            ":node": node,
+            ":name": name,
+            ":model": model,
+        },
+    )?;
+    Ok(())
+}
+
+/// Returns how far the table follows the records of each node that it follows.
+pub(crate) fn followed(db: &Db) -> DbResult<BTreeMap<NodeId, Followed>> {
+    db.rows(FOLLOWED_ALL, (), |row| Ok((row.get("node")?, read_followed(row)?)))
+}
+
+/// Returns how far the table follows the records of a node; `None` before it began.
+pub(crate) fn followed_of(db: &Db, node: NodeId) -> DbResult<Option<Followed>> {
+    db.optional_row(FOLLOWED, [node], read_followed)
+}
+
+fn read_followed(row: Row<'_>) -> DbResult<Followed> {
+    let place = RowPlace { id: row.get("place")?, taken: row.get("exchanges")? };
+    Ok(Followed { place, from_ms: row.get("from_ms")? })
+}
+
+/// Sets how far the table follows the records of this node.
+pub(super) fn set_followed(tx: &Db, followed: &Followed) -> DbResult<()> {
+    let Followed { place, from_ms } = followed;
+    tx.execute(
+        FOLLOW,
+        named_params! {
+            ":node": NodeId::THIS, ":place": place.id, ":exchanges": place.taken, ":from_ms": from_ms,
+        },
+    )?;
+    Ok(())
+}
+
+/// Deletes periods that are too old at `now_ms`, until it is `until`. Returns true if all are deleted. Whole days go, so that
+/// what is kept of a grain is all of its periods since a moment.
+pub(crate) fn prune(tx: &Db, now_ms: u64, days_max: u64, until: Instant) -> DbResult<bool> {
+    for grain in [Grain::Minute, Grain::Hour, Grain::Day] {
+        let days = grain.days_kept().unwrap_or(days_max);
+        let before = (now_ms / MINUTE_MS).saturating_sub(days * super::DAY_MINUTES);
+        let before = before - before % super::DAY_MINUTES;
+        for section in Section::EVERY {
+            while tx.execute(DELETE, [grain.minutes(), section.number(), before])? > 0 {
+                if Instant::now() >= until {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+    Ok(true)
+}
+
+const ROWS: &str = "SELECT start, name, model, cost_nano_usd, unpriced, figures FROM usage_period \
+     WHERE grain = :grain AND section = :section AND start >= :from AND start < :to ORDER BY start";
+const NEWEST: &str = "SELECT start, name, model, cost_nano_usd, unpriced, figures FROM usage_period \
+     WHERE grain = :grain AND section = :section ORDER BY start DESC LIMIT :max";
+const FIRST: &str = "SELECT min(start) FROM usage_period WHERE grain = :grain AND section = :section";
+const NAMES: &str = "SELECT name, model FROM usage_period \
+     WHERE grain = :grain AND section = :section AND start = :start";
+const ROW: &str = "SELECT start, name, model, cost_nano_usd, unpriced, figures FROM usage_period \
+     WHERE grain = :grain AND section = :section AND start = :start AND node = :node AND name = :name AND model = :model";
+const PUT: &str = "INSERT INTO usage_period (grain, section, start, node, name, model, cost_nano_usd, unpriced, figures) \
+     VALUES (:grain, :section, :start, :node, :name, :model, :cost, :unpriced, :figures) \
+     ON CONFLICT (grain, section, start, node, name, model) DO UPDATE SET \
+     cost_nano_usd = excluded.cost_nano_usd, unpriced = excluded.unpriced, figures = excluded.figures";
+const CORRECT: &str = "UPDATE usage_period SET cost_nano_usd = cost_nano_usd + :cost, unpriced = unpriced + :unpriced \
+     WHERE grain = :grain AND section = :section AND start = :start AND node = :node AND name = :name AND model = :model";
+const FOLLOWED: &str = "SELECT place, exchanges, from_ms FROM usage_followed WHERE node = :node";
+const FOLLOWED_ALL: &str = "SELECT node, place, exchanges, from_ms FROM usage_followed";
+const FOLLOW: &str = "INSERT INTO usage_followed (node, place, exchanges, from_ms) \
+     VALUES (:node, :place, :exchanges, :from_ms) \
+     ON CONFLICT (node) DO UPDATE SET place = excluded.place, exchanges = excluded.exchanges, from_ms = excluded.from_ms";
+const DELETE: &str = "DELETE FROM usage_period WHERE (grain, section, start, node, name, model) IN \
+     (SELECT grain, section, start, node, name, model FROM usage_period \
+     WHERE grain = :grain AND section = :section AND start < :before LIMIT 16)";

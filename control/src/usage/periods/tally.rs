@@ -1,0 +1,200 @@
+//! Adds exchanges up to rows of the table, in memory.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use records::varint::{put, take};
+use records::{Record, Trace};
+
+use super::figures::{Part, PeriodFigures, Target, each_part};
+use super::target::TargetSums;
+use super::{DAY_MINUTES, Grain, MINUTE_MS, NAMES_MAX, Section, table};
+use crate::db::engine::{Db, DbResult};
+use crate::usage::metrics::OTHER;
+
+/// The key of a row.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PeriodKey {
+    pub(crate) grain: Grain,
+    pub(crate) section: Section,
+    /// The start of the period, in minutes since the Unix epoch.
+    pub(crate) start: u64,
+    /// Empty in [`Section::All`], and for exchanges without a name.
+    pub(crate) name: Box<str>,
+    /// The model of a target.
+    pub(crate) model: Box<str>,
+}
+
+/// The sums of a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PeriodSums {
+    pub(crate) figures: PeriodFigures,
+    /// Empty in other sections than [`Section::Target`].
+    pub(crate) target: TargetSums,
+}
+
+/// The names that the days have.
+#[derive(Debug, Default)]
+pub(super) struct DayNames(HashMap<(Section, u64), HashSet<(Box<str>, Box<str>)>>);
+
+/// Sums of exchanges: minutes by target, and hours by the names of other sections.
+#[derive(Debug, Default)]
+pub(crate) struct PeriodTally {
+    rows: HashMap<PeriodKey, PeriodSums>,
+    /// The number of exchanges.
+    pub(super) exchanges: u64,
+}
+
+impl PeriodKey {
+    fn new(grain: Grain, section: Section, minute: u64, (name, model): Target<'_>) -> Self {
+        let start = minute - minute % grain.minutes();
+        Self { grain, section, start, name: name.into(), model: model.into() }
+    }
+
+    /// The start of the period, in milliseconds since the Unix epoch.
+    pub(crate) fn start_ms(&self) -> u64 {
+        self.start.saturating_mul(MINUTE_MS)
+    }
+
+    /// Returns the key of the longer period, or of another section, that contains this one.
+    fn within(&self, grain: Grain, section: Section) -> Self {
+        let names = if section == self.section { (&*self.name, &*self.model) } else { ("", "") };
+        Self::new(grain, section, self.start, names)
+    }
+}
+
+impl PeriodSums {
+    /// Adds other sums.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.figures.add(&other.figures);
+        self.target.merge(&other.target);
+    }
+
+    /// Returns the packed form, without the money.
+    pub(super) fn pack(&self, section: Section) -> Vec<u8> {
+        let mut out = Vec::with_capacity(256);
+        put(&mut out, FORMAT);
+        self.figures.pack(&mut out);
+        if section == Section::Target {
+            self.target.pack(&mut out);
+        }
+        out
+    }
+
+    /// Returns packed sums; `None` if they are malformed or of another release's format.
+    pub(super) fn unpack(mut bytes: &[u8]) -> Option<Self> {
+        let mut sums = Self { figures: unpack_figures(&mut bytes)?, target: TargetSums::default() };
+        if !bytes.is_empty() {
+            sums.target = TargetSums::unpack(&mut bytes)?;
+        }
+        bytes.is_empty().then_some(sums)
+    }
+}
+
+/// Takes the figures off the front of packed sums.
+pub(super) fn unpack_figures(bytes: &mut &[u8]) -> Option<PeriodFigures> {
+    if take(bytes)? != FORMAT {
+        return None;
+    }
+    PeriodFigures::unpack(bytes)
+}
+
+impl DayNames {
+    /// Returns the name under which a day counts `names`. A new one takes a free place, unless `is_fixed`.
+    pub(super) fn counted<'a>(
+        &mut self,
+        db: &Db,
+        (section, day): (Section, u64),
+        names: Target<'a>,
+        is_fixed: bool,
+    ) -> DbResult<Target<'a>> {
+        let known = match self.0.entry((section, day)) {
+            std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::hash_map::Entry::Vacant(place) => place.insert(table::names(db, section, day)?),
+        };
+        let key = (Box::from(names.0), Box::from(names.1));
+        if known.contains(&key) {
+            return Ok(names);
+        }
+        if is_fixed || known.len() >= NAMES_MAX {
+            return Ok(others(section));
+        }
+        known.insert(key);
+        Ok(names)
+    }
+
+    /// Forgets the names, after a failure or once there are many days.
+    pub(super) fn forget(&mut self, is_necessary: bool) {
+        if is_necessary || self.0.len() > DAYS_KNOWN_MAX {
+            self.0.clear();
+        }
+    }
+}
+
+/// Returns the names of what is counted together.
+pub(super) fn others(section: Section) -> Target<'static> {
+    (OTHER, if section == Section::Target { OTHER } else { "" })
+}
+
+impl PeriodTally {
+    /// Adds an exchange. `name` returns the names under which a section counts in a day.
+    pub(crate) fn add(
+        &mut self,
+        record: &Record<'_>,
+        trace: Trace<'_>,
+        mut name: impl for<'n> FnMut((Section, u64), Target<'n>) -> DbResult<Target<'n>>,
+    ) -> DbResult<()> {
+        let minute = record.started_at_ms / MINUTE_MS;
+        let day = minute - minute % DAY_MINUTES;
+        let mut own = PeriodFigures::default();
+        let mut found = Ok(());
+        each_part(record, trace, |target, part| {
+            own.take(part);
+            match name((Section::Target, day), target) {
+                Ok(target) => {
+                    let sums = self.row(Grain::Minute, Section::Target, minute, target);
+                    sums.figures.take(part);
+                    if let Part::Exchange { record, .. } = part {
+                        sums.target.add_exchange(record);
+                    }
+                }
+                Err(error) => found = Err(error),
+            }
+        });
+        found?;
+        for step in trace {
+            let target = name((Section::Target, day), (step.provider, step.model))?;
+            self.row(Grain::Minute, Section::Target, minute, target).target.add_result(step.result);
+        }
+        for section in Section::NAMED {
+            let names = name((section, day), (section.name_of(record), ""))?;
+            self.row(Grain::Hour, section, minute, names).figures.add(&own);
+        }
+        self.exchanges += 1;
+        Ok(())
+    }
+
+    fn row(&mut self, grain: Grain, section: Section, minute: u64, names: Target<'_>) -> &mut PeriodSums {
+        self.rows.entry(PeriodKey::new(grain, section, minute, names)).or_default()
+    }
+
+    /// Returns the sums with those of the longer periods, and of all names, in the order of the table.
+    pub(crate) fn rolled_up(self) -> BTreeMap<PeriodKey, PeriodSums> {
+        let mut all = BTreeMap::<PeriodKey, PeriodSums>::new();
+        for (key, sums) in self.rows {
+            if key.grain == Grain::Minute {
+                all.entry(key.within(Grain::Hour, Section::Target)).or_default().add(&sums);
+                for grain in [Grain::Hour, Grain::Day] {
+                    all.entry(key.within(grain, Section::All)).or_default().figures.add(&sums.figures);
+                }
+            }
+            all.entry(key.within(Grain::Day, key.section)).or_default().add(&sums);
+            all.entry(key).or_default().add(&sums);
+        }
+        all
+    }
+}
+
+/// The version of the packed form.
+const FORMAT: u64 = 1;
+/// The maximum number of sections of days whose names are known.
+const DAYS_KNOWN_MAX: usize = 512;
