@@ -213,7 +213,7 @@ impl Meter {
     /// Counts stored records in the periods, if it is time. Takes some milliseconds.
     pub(crate) fn follow_records(&mut self) {
         if self.follower.is_due() {
-            self.follower.step(&mut self.db, &self.answers);
+            self.follower.step(&mut self.db, &self.answers, unix_ms());
         }
     }
 

@@ -4,28 +4,33 @@ use std::collections::BTreeMap;
 
 use super::OTHER;
 
-/// Values by label. Labels beyond [`VARIANTS_MAX`] are counted together.
+/// Values by label. Labels beyond `MAX` are counted together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Variants<T>(BTreeMap<Box<str>, T>);
+pub(crate) struct Variants<T, const MAX: usize = VARIANTS_MAX>(BTreeMap<Box<str>, T>);
 
-impl<T> Default for Variants<T> {
+impl<T, const MAX: usize> Default for Variants<T, MAX> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<T: Default> Variants<T> {
+impl<T: Default, const MAX: usize> Variants<T, MAX> {
     /// Changes the value of a label. Only a new label is allocated.
     pub(crate) fn update(&mut self, label: &str, change: impl FnOnce(&mut T)) {
         if let Some(value) = self.0.get_mut(label) {
             return change(value);
         }
-        let label = if self.0.len() < VARIANTS_MAX { label } else { OTHER };
+        let label = if self.0.len() < MAX { label } else { OTHER };
         change(self.0.entry(label.into()).or_default());
     }
 }
 
-impl<T> Variants<T> {
+impl<T, const MAX: usize> Variants<T, MAX> {
+    /// Returns the value of a label; `None` if it has none of its own.
+    pub(crate) fn get(&self, label: &str) -> Option<&T> {
+        self.0.get(label)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
         self.0.iter().map(|(label, value)| (&**label, value))
     }

@@ -53,13 +53,13 @@ impl Follower {
         self.waiting > 0 && self.due <= Instant::now()
     }
 
-    /// Counts some of the records, and decides when the next step is due.
-    pub(crate) fn step(&mut self, db: &mut Db, answers: &LastAnswers) {
+    /// Counts some of the records, and decides when the next step is due. Periods that expired before `now_ms` are left out.
+    pub(crate) fn step(&mut self, db: &mut Db, answers: &LastAnswers, now_ms: u64) {
         let began = Instant::now();
         if !self.has_recalled {
             self.has_recalled = recall(db, answers).is_ok();
         }
-        match self.count(db) {
+        match self.count(db, now_ms) {
             Ok((place, true)) => {
                 self.waiting = 0;
                 self.due = began + EVERY;
@@ -101,7 +101,7 @@ impl Follower {
 
     /// Counts at most about [`STEP_EXCHANGES`] in one transaction. Returns the place that is reached, and true if it is the
     /// end.
-    fn count(&mut self, db: &mut Db) -> DbResult<(RowPlace, bool)> {
+    fn count(&mut self, db: &mut Db, now_ms: u64) -> DbResult<(RowPlace, bool)> {
         let mut now = match followed_of(db, NodeId::THIS)? {
             Some(followed) => followed,
             None => {
@@ -114,7 +114,8 @@ impl Follower {
         if tally.exchanges == 0 && is_end {
             return Ok((now.place, true));
         }
-        let rows = tally.rolled_up();
+        let mut rows = tally.rolled_up();
+        rows.retain(|key, _| key.start >= key.grain.kept_from(now_ms).unwrap_or(0));
         lazily(db, |tx| {
             table::add(tx, &rows)?;
             set_followed(tx, &now)

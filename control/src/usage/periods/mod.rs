@@ -61,13 +61,15 @@ impl Grain {
         self.minutes() * MINUTE_MS
     }
 
-    /// The days for which periods are kept. Days are kept as long as the sums of usage.
-    pub(crate) fn days_kept(self) -> Option<u64> {
-        match self {
-            Self::Minute => Some(14),
-            Self::Hour => Some(100),
-            Self::Day => None,
-        }
+    /// Returns the first minute of the periods that are kept at `now_ms`. Whole days expire, so that what is kept of a grain is
+    /// all of its periods since a moment. `None` for days, which are kept as long as the sums of usage.
+    pub(crate) fn kept_from(self, now_ms: u64) -> Option<u64> {
+        let days = match self {
+            Self::Minute => 14,
+            Self::Hour => 100,
+            Self::Day => return None,
+        };
+        Some(first_minute(now_ms, days))
     }
 }
 
@@ -134,6 +136,12 @@ impl Section {
             Self::Client => RecordName::Client,
         })
     }
+}
+
+/// Returns the first minute of the UTC day that is `days` before `now_ms`.
+fn first_minute(now_ms: u64, days: u64) -> u64 {
+    let before = (now_ms / MINUTE_MS).saturating_sub(days * DAY_MINUTES);
+    before - before % DAY_MINUTES
 }
 
 /// The length of a minute in milliseconds.

@@ -33,7 +33,8 @@ impl RecordReading<'_> {
     ) -> DbResult<u64> {
         let of = named_params! {":from": signed(time.start), ":to": signed(time.end)};
         let mut statement = self.db.prepare(NEWEST_FIRST)?;
-        self.read(statement.query(of)?, (time, RowPlace::default()), each)
+        let stopped_ms = self.read(statement.query(of)?, (time, RowPlace::default()), each)?;
+        Ok(stopped_ms.unwrap_or(time.start))
     }
 
     /// Does the same for the records of all nodes that no period counts yet.
@@ -64,31 +65,33 @@ impl RecordReading<'_> {
             let of = named_params! {":id": place.id, ":last": last};
             let stopped_ms = self.read(statement.query(of)?, (time, place), each)?;
             // These rows are not in the order of time.
-            return Ok(if stopped_ms > time.start { time.end } else { stopped_ms });
+            return Ok(stopped_ms.map_or(time.start, |_| time.end));
         }
         let of = named_params! {
             ":from": signed(time.start), ":to": signed(time.end), ":id": place.id, ":last": last,
         };
         let mut statement = self.db.prepare(NEWEST_BACK_TO)?;
-        self.read(statement.query(of)?, (time, place), each)
+        let stopped_ms = self.read(statement.query(of)?, (time, place), each)?;
+        Ok(stopped_ms.unwrap_or(time.start))
     }
 
+    /// Returns the moment from which none is missing if the rows are in the order of time; `None` if all were read.
     fn read(
         &self,
         mut rows: Rows<'_>,
         (time, place): (&Range<u64>, RowPlace),
         mut each: impl FnMut(&Record<'_>, Trace<'_>) -> bool,
-    ) -> DbResult<u64> {
+    ) -> DbResult<Option<u64>> {
         while let Some(row) = rows.next()? {
             if Instant::now() >= self.until {
                 let last_ms: u64 = row.get("last_ms")?;
-                return Ok(last_ms.saturating_add(1).clamp(time.start, time.end));
+                return Ok(Some(last_ms.saturating_add(1).clamp(time.start, time.end)));
             }
             if !self.row(row, (time, place), &mut each)? {
-                return Ok(time.end);
+                return Ok(Some(time.end));
             }
         }
-        Ok(time.start)
+        Ok(None)
     }
 
     fn row(
@@ -114,7 +117,7 @@ impl RecordReading<'_> {
 }
 
 /// So many rows are read in any order of time.
-const FEW_ROWS: u64 = 1_024;
+const FEW_ROWS: u64 = 64;
 const NEWEST_FIRST: &str = "SELECT * FROM usage \
      WHERE last_ms >= :from AND first_ms < :to ORDER BY last_ms DESC";
 const BACK_TO: &str = "SELECT * FROM usage WHERE id >= :id AND id <= :last ORDER BY id DESC";

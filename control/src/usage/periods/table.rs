@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::figures::PeriodFigures;
 use super::tally::{PeriodKey, PeriodSums, unpack_figures};
-use super::{Grain, MINUTE_MS, Section};
+use super::{Grain, MINUTE_MS, Section, first_minute};
 use crate::db::engine::{Db, DbResult, Row, named_params};
 use crate::db::record_id::NodeId;
 use crate::usage::recent::feed::RowPlace;
@@ -206,13 +206,10 @@ pub(super) fn set_followed(tx: &Db, followed: &Followed) -> DbResult<()> {
     Ok(())
 }
 
-/// Deletes periods that are too old at `now_ms`, until it is `until`. Returns true if all are deleted. Whole days go, so that
-/// what is kept of a grain is all of its periods since a moment.
+/// Deletes periods that are too old at `now_ms`, until it is `until`; days after `days_max`. Returns true if all are deleted.
 pub(crate) fn prune(tx: &Db, now_ms: u64, days_max: u64, until: Instant) -> DbResult<bool> {
     for grain in [Grain::Minute, Grain::Hour, Grain::Day] {
-        let days = grain.days_kept().unwrap_or(days_max);
-        let before = (now_ms / MINUTE_MS).saturating_sub(days * super::DAY_MINUTES);
-        let before = before - before % super::DAY_MINUTES;
+        let before = grain.kept_from(now_ms).unwrap_or_else(|| first_minute(now_ms, days_max));
         for section in Section::EVERY {
             while tx.execute(DELETE, [grain.minutes(), section.number(), before])? > 0 {
                 if Instant::now() >= until {

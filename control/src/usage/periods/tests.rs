@@ -36,7 +36,7 @@ fn store(process: &mut Process, events: impl IntoIterator<Item = UsageEvent>) {
 pub(crate) fn follow(process: &mut Process) {
     let mut follower = Follower::new();
     let records = process.sql("SELECT CAST(coalesce(sum(exchanges), 0) AS BIGINT) FROM usage");
-    (0..records / 1_000 + 2).for_each(|_| follower.step(process.meter.db_mut(), &LastAnswers::default()));
+    (0..records / 1_000 + 2).for_each(|_| follower.step(process.meter.db_mut(), &LastAnswers::default(), 0));
 }
 
 /// Returns the rows of a section.
@@ -228,7 +228,14 @@ fn periods_expire_by_whole_days_the_shorter_ones_first() {
     let far = Instant::now() + Duration::from_secs(60);
     assert!(prune(process.meter.db_mut(), now_ms, 400, far).unwrap());
     let count = |grain| shown(process.meter.db(), grain, Section::Target).len();
-    assert_eq!([Grain::Minute, Grain::Hour, Grain::Day].map(count), [2, 4, 6]);
+    let grains = [Grain::Minute, Grain::Hour, Grain::Day];
+    assert_eq!(grains.map(count), [2, 4, 6]);
+    // Those that have expired are not even written.
+    process.meter.usage_mut().batch("DELETE FROM usage_period; DELETE FROM usage_followed").unwrap();
+    Follower::new().step(process.meter.db_mut(), &LastAnswers::default(), now_ms);
+    let count = |grain| shown(process.meter.db(), grain, Section::Target).len();
+    assert_eq!(grains.map(count), [2, 4, 7]);
+    assert!(prune(process.meter.db_mut(), now_ms, 400, far).unwrap());
     assert_eq!(
         first_period(process.meter.db(), Grain::Day, Section::All).unwrap(),
         Some((now_ms - 400 * day_ms) / day_ms * day_ms)
@@ -265,7 +272,7 @@ fn the_last_answer_of_a_target_is_known_as_soon_as_it_is_stored_and_after_a_rest
     assert_eq!((answers.of_provider("p"), answers.of_provider("q")), (Some(START_MS + 70_000), None));
     follow(&mut process);
     let recalled = LastAnswers::default();
-    Follower::new().step(process.meter.db_mut(), &recalled);
+    Follower::new().step(process.meter.db_mut(), &recalled, 0);
     assert_eq!(
         (recalled.of_provider("p"), recalled.of_provider("q")),
         (Some(START_MS), None),

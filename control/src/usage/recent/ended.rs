@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use records::{Record, RecordName, Trace};
 
 use super::Share;
+use crate::usage::metrics::Variants;
 use crate::usage::periods::{Attempt, PeriodFigures, lost_attempts};
 use crate::usage::requests::attempts::Failover;
 use crate::usage::requests::exchange_end::ExchangeEnd;
@@ -24,9 +25,8 @@ pub(super) struct EndedSums {
     pub(super) providers: Shares,
 }
 
-/// Shares by name. Names beyond [`NAMES_MAX`] are counted together.
-#[derive(Debug, Default)]
-pub(super) struct Shares(BTreeMap<Box<str>, Share>);
+/// Shares by name.
+pub(super) type Shares = Variants<Share, NAMES_MAX>;
 
 impl EndedExchanges {
     /// Adds an exchange. One that claims to end later than `now_ms` ended now.
@@ -46,14 +46,16 @@ impl EndedSums {
         if end != ExchangeEnd::Refused {
             let endpoint = record.name_if_any(RecordName::Endpoint);
             let name = endpoint.unwrap_or_else(|| record.name(RecordName::Selector));
-            self.selectors.count(name, matches!(end, ExchangeEnd::Failed | ExchangeEnd::Cut));
+            let bad = u64::from(matches!(end, ExchangeEnd::Failed | ExchangeEnd::Cut));
+            add(&mut self.selectors, name, Share { total: 1, bad });
         }
         let mut failover = Failover::default();
         for step in trace {
             if failover.take(&step) {
                 let attempt = Attempt::of(record, &step);
                 self.all.add_attempt(attempt.is_failure);
-                self.providers.count(attempt.provider, attempt.is_failure);
+                let bad = u64::from(attempt.is_failure);
+                add(&mut self.providers, attempt.provider, Share { total: 1, bad });
             }
         }
         self.all.add_exchange(record, end, failover.failed_over);
@@ -63,8 +65,8 @@ impl EndedSums {
     /// Adds the sums of other exchanges.
     pub(super) fn merge(&mut self, other: &Self) {
         self.all.add(&other.all);
-        self.selectors.merge(&other.selectors);
-        self.providers.merge(&other.providers);
+        other.selectors.iter().for_each(|(name, share)| add(&mut self.selectors, name, *share));
+        other.providers.iter().for_each(|(name, share)| add(&mut self.providers, name, *share));
     }
 
     /// Returns the requests without refused ones.
@@ -74,38 +76,10 @@ impl EndedSums {
     }
 }
 
-impl Shares {
-    fn count(&mut self, name: &str, is_bad: bool) {
-        self.add(name, Share { total: 1, bad: u64::from(is_bad) });
-    }
-
-    fn add(&mut self, name: &str, share: Share) {
-        if let Some(known) = self.0.get_mut(name) {
-            *known = known.plus(share);
-            return;
-        }
-        let name = if self.0.len() < NAMES_MAX { name } else { OTHERS };
-        let known = self.0.entry(name.into()).or_default();
-        *known = known.plus(share);
-    }
-
-    fn merge(&mut self, other: &Self) {
-        other.0.iter().for_each(|(name, share)| self.add(name, *share));
-    }
-
-    pub(super) fn get(&self, name: &str) -> Option<Share> {
-        self.0.get(name).copied()
-    }
-
-    pub(super) fn names(&self) -> impl Iterator<Item = &Box<str>> {
-        self.0.keys()
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Box<str>, Share)> {
-        self.0.iter().map(|(name, share)| (name, *share))
-    }
+/// Adds a share.
+fn add(shares: &mut Shares, name: &str, share: Share) {
+    shares.update(name, |sum| *sum = sum.plus(share));
 }
 
 /// The maximum number of selectors, and of providers, that are counted separately.
 const NAMES_MAX: usize = 256;
-const OTHERS: &str = "others";

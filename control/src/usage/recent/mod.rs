@@ -213,8 +213,8 @@ impl RecentUsage {
         let mut shares = BTreeMap::<Box<str>, Share>::new();
         for (_, minute) in self.minutes.range(first_minute(now_ms)..) {
             for (provider, share) in minute.providers.iter() {
-                let sum = shares.entry(provider.clone()).or_default();
-                *sum = sum.plus(share);
+                let sum = shares.entry(provider.into()).or_default();
+                *sum = sum.plus(*share);
             }
         }
         shares
@@ -241,11 +241,12 @@ impl RecentUsage {
         figures.first_content = Median::of(&recent);
         figures.all = self.trend(first, FAILING_PERCENT, |minute| Some(minute.share()));
         for name in self.names(first, |minute| &minute.selectors) {
-            let trend = self.trend(first, FAILING_PERCENT, |minute| minute.selectors.get(&name));
+            let trend = self.trend(first, FAILING_PERCENT, |minute| minute.selectors.get(&name).copied());
             figures.selectors.insert(name, trend);
         }
         for name in self.names(first, |minute| &minute.providers) {
-            let trend = self.trend(first, PROVIDER_FAILING_PERCENT, |minute| minute.providers.get(&name));
+            let trend =
+                self.trend(first, PROVIDER_FAILING_PERCENT, |minute| minute.providers.get(&name).copied());
             figures.providers.insert(name, trend);
         }
         let mut bad = self.minutes.iter().rev().filter(|(_, minute)| minute.share().is_bad(FAILING_PERCENT));
@@ -270,7 +271,10 @@ impl RecentUsage {
     }
 
     fn names(&self, first: u64, of: impl Fn(&EndedSums) -> &Shares) -> std::collections::BTreeSet<Box<str>> {
-        self.minutes.range(first..).flat_map(|(_, minute)| of(minute).names().cloned()).collect()
+        self.minutes
+            .range(first..)
+            .flat_map(|(_, minute)| of(minute).iter().map(|(name, _)| name.into()))
+            .collect()
     }
 
     /// Returns the share since `first` and the start of its run of bad minutes. Minutes without events are neither bad

@@ -321,6 +321,25 @@ fn a_series_that_timed_out_names_the_start_of_its_complete_part() {
 }
 
 #[test]
+fn a_series_whose_last_records_are_not_read_in_time_is_never_said_to_be_complete() {
+    let home = TempDir::new().unwrap();
+    let mut process = Process::start(home.path());
+    // Later rows have earlier times, as the files of several workers have.
+    for n in (0..20).rev() {
+        store(
+            &mut process,
+            [UsageEvent { started_at_ms: FROM - 50 * HOUR_MS + n * 9 * HOUR_MS, ..event(n) }],
+        );
+        process.meter.usage_mut();
+        if n == 19 {
+            follow(&mut process);
+        }
+    }
+    let found = series(process.meter.db(), &question(HOUR_MS), until(Instant::now())).unwrap().unwrap();
+    assert_eq!(found.complete_from_ms, FROM + 100 * HOUR_MS);
+}
+
+#[test]
 fn a_cut_series_is_complete_after_the_time_that_it_names() {
     let home = TempDir::new().unwrap();
     let process = filled(&home, 6_000);
