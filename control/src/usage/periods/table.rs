@@ -1,11 +1,11 @@
 //! The tables `usage_period` and `usage_followed`.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 use std::time::Instant;
 
 use super::figures::PeriodFigures;
-use super::tally::{PeriodKey, PeriodSums, unpack_figures};
+use super::tally::{NameSet, PeriodKey, PeriodSums, unpack_figures};
 use super::{Grain, MINUTE_MS, Section, first_minute};
 use crate::db::engine::{Db, DbResult, Row, named_params};
 use crate::db::record_id::NodeId;
@@ -118,7 +118,7 @@ pub(crate) fn first_period(db: &Db, grain: Grain, section: Section) -> DbResult<
 }
 
 /// Returns the names that a day has in a section.
-pub(super) fn names(db: &Db, section: Section, day: u64) -> DbResult<HashSet<(Box<str>, Box<str>)>> {
+pub(super) fn names(db: &Db, section: Section, day: u64) -> DbResult<NameSet> {
     let of = named_params! {":grain": Grain::Day.minutes(), ":section": section.number(), ":start": day};
     let names = |row: Row<'_>| Ok((Box::from(row.get::<&str>(0)?), Box::from(row.get::<&str>(1)?)));
     let found: Vec<(Box<str>, Box<str>)> = db.rows(NAMES, of, names)?;

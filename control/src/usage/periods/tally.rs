@@ -32,9 +32,12 @@ pub(crate) struct PeriodSums {
     pub(crate) target: TargetSums,
 }
 
+/// The names of a section in a day.
+pub(super) type NameSet = HashSet<(Box<str>, Box<str>)>;
+
 /// The names that the days have.
 #[derive(Debug, Default)]
-pub(super) struct DayNames(HashMap<(Section, u64), HashSet<(Box<str>, Box<str>)>>);
+pub(super) struct DayNames(HashMap<(Section, u64), NameSet>);
 
 /// Sums of exchanges: minutes by target, and hours by the names of other sections.
 #[derive(Debug, Default)]
