@@ -113,6 +113,7 @@ mod usage;
 mod usage_db;
 mod usage_grace;
 mod usage_names;
+mod usage_nodes;
 mod variables;
 mod vendor_errors;
 mod videos;
