@@ -180,13 +180,14 @@ fn a_database_from_before_the_audit_gets_a_chain() {
     let path = dir.path().join(crate::db::sqlite_state::open::DATABASE);
     let db = Db::create(&path).unwrap();
     let tables: Vec<String> = {
-        db.rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT IN ('vault', 'usage', 'usage_journal', 'usage_hour')", (), |row| row.get(0)).unwrap()
+        db.rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name <> 'vault'", (), |row| row.get(0)).unwrap()
     };
     db.set_pragma(None, "foreign_keys", false).unwrap();
     for table in tables {
         db.execute(&format!("DROP TABLE {table}"), ()).unwrap();
     }
-    db.execute("ALTER TABLE usage DROP COLUMN digest", ()).unwrap();
+    let (_, usage) = crate::db::sqlite_state::migrate::MIGRATIONS[1];
+    db.batch(usage).unwrap();
     db.execute("DELETE FROM vault WHERE name = 'audit_ends'", ()).unwrap();
     db.set_pragma(None, "user_version", 2).unwrap();
     drop(db);

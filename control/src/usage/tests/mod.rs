@@ -1,6 +1,7 @@
 //! The path of an event from `append` to the table: no failure on the way may lose or duplicate it.
 
 mod faults;
+mod rows;
 mod shared_files;
 
 use std::collections::HashSet;
@@ -11,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use records::block::{self, Block};
 use records::frame::{self, Frame, JournalSpot};
 use shared::alarm::Alarm;
 use shared::id::{KeyId, ModelId, ProviderId};
@@ -20,10 +20,9 @@ use shared::quota::{Counter, Counters, Metric, Period, Quota, Scope, Subject};
 use shared::usage::{Details, Outcome, Provenance, TokenCounts, Units, Unpriced, UsageEvent, UsageLog as _};
 use tempfile::TempDir;
 
+pub(crate) use self::rows::{copy_last_row, in_one_row};
 use crate::db::engine::{Db, DbResult};
 use crate::db::key_check::{make_keys, open_keys};
-use crate::db::packed_row::put;
-use crate::db::record_id::{NodeId, RecordId};
 use crate::db::sqlite_state::migrate::migrate;
 use crate::routing::config::{self, Environment};
 use crate::routing::publish::{Publisher, PublisherParams};
@@ -168,35 +167,6 @@ fn requests(db: &Path) -> Vec<String> {
     }
 }
 
-/// Puts all exchanges into one row, as earlier releases did whatever day they started on.
-pub(crate) fn in_one_row(db: &mut Db) {
-    let sql = "SELECT names, rows FROM usage ORDER BY id";
-    let rows: Vec<(Vec<u8>, Vec<u8>)> =
-        db.rows(sql, (), |row| Ok((row.get("names")?, row.get("rows")?))).unwrap();
-    let mut whole = Block::default();
-    for (names, packed) in &rows {
-        let names = block::names(names);
-        for (record, trace) in block::rows(packed, &names).flatten() {
-            whole.push(&record, trace);
-        }
-    }
-    db.execute("DELETE FROM usage", ()).unwrap();
-    put(db, RecordId::here(1), &whole).unwrap();
-}
-
-/// Stores the exchanges of this node's last row as another row.
-pub(crate) fn copy_last_row(db: &Db, id: RecordId) {
-    let sql = "SELECT names, rows FROM usage WHERE id < :end ORDER BY id DESC LIMIT 1";
-    let (names, packed): (Vec<u8>, Vec<u8>) = db
-        .row(sql, [RecordId::end_of(NodeId::THIS)], |row| Ok((row.get("names")?, row.get("rows")?)))
-        .unwrap();
-    let (mut copy, names) = (Block::default(), block::names(&names));
-    for (record, trace) in block::rows(&packed, &names).flatten() {
-        copy.push(&record, trace);
-    }
-    put(db, id, &copy).unwrap();
-}
-
 pub(crate) fn paths(dir: &Path) -> Vec<PathBuf> {
     fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
@@ -289,35 +259,6 @@ fn single_exchanges_share_a_row() {
     }
     assert_eq!(process.stored(), [200; 3]);
     assert_eq!(process.sql("SELECT count(*) FROM usage"), 4, "64 are worth a row");
-}
-
-#[test]
-fn a_row_contains_exchanges_of_one_day_and_only_the_last_row_grows() {
-    const DAY_MS: u64 = 24 * 3_600_000;
-    let home = TempDir::new().unwrap();
-    let mut process = Process::start(home.path());
-    let mut log = process.journal.log().unwrap();
-    let midnight = 1_700_006_400_000;
-    assert_eq!(midnight % DAY_MS, 0);
-    let mut started_at = |process: &mut Process, times: &[u64]| {
-        for started_at_ms in times {
-            assert!(log.append(&UsageEvent { started_at_ms: *started_at_ms, ..event(*started_at_ms) }));
-        }
-        process.settle();
-    };
-    let [yesterday, today] = [midnight - 1_000, midnight];
-    // Exchanges of both days end in turns after midnight.
-    started_at(&mut process, &[yesterday]);
-    started_at(&mut process, &[yesterday + 1, today, yesterday + 2, today + 1, yesterday + 3]);
-    started_at(&mut process, &[today + 2]);
-    started_at(&mut process, &[yesterday + 4]);
-    started_at(&mut process, &[today + 3]);
-    let sql =
-        format!("SELECT id, exchanges FROM usage WHERE first_ms / {DAY_MS} = last_ms / {DAY_MS} ORDER BY id");
-    let rows: Vec<(i64, i64)> =
-        process.meter.db().rows(&sql, (), |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-    assert_eq!(rows, [(1, 4), (2, 3), (3, 1), (4, 1)]);
-    assert_eq!(process.stored(), [9; 3]);
 }
 
 #[test]
