@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use http::Method;
-use http::request::Parts;
 use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::quota::Subject;
 
-use super::{ADMIN_API, ApiError, below, find};
+use super::{ApiError, FoundRoute};
 use crate::admin::permission::matrix::Extent;
 use crate::admin::permission::{Denial, Object, Permission, Standing, may};
 use crate::common::actor::{Actor, Who};
@@ -24,17 +22,13 @@ pub(crate) struct Caller {
     pub(crate) standing: Standing,
 }
 
-/// Decides about a request by its head alone. A path or method that does not exist is left to the handler, which reports
-/// it.
+/// Decides about a request by its route. A path or method that does not exist is left to the handler, which reports it.
 pub(crate) async fn authorize(
     readers: &WeakReaders,
     actor: Actor,
-    parts: &Parts,
+    found: Option<&FoundRoute>,
 ) -> Result<Caller, ApiError> {
-    let method = if parts.method == Method::HEAD { &Method::GET } else { &parts.method };
-    let path = below(parts.uri.path(), ADMIN_API).unwrap_or_default().trim_matches('/');
-    let found = find(method, path).ok();
-    let permission = found.as_ref().map(|(route, _)| route.permission);
+    let permission = found.map(|found| found.route.permission);
     let (standing, object) = match &actor.who {
         Who::Administrator(_) => (Standing::Administrator, Object::Many),
         Who::Arriving => (Standing::Human { principal: String::new(), roles: BTreeMap::new() }, Object::Many),
@@ -45,7 +39,7 @@ pub(crate) async fn authorize(
         }
         Who::Human(principal) => {
             let principal = principal.to_string();
-            let id = found.and_then(|(_, arguments)| arguments.into_iter().next());
+            let id = found.and_then(|found| found.arguments.first().cloned());
             let (readers, asking) = (readers.get()?, Some(principal.as_str().into()));
             let read = readers.ask(move |db| human(db, principal, permission, id.as_deref()));
             asking_as(asking, read).await??

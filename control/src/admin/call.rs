@@ -37,7 +37,7 @@ pub(crate) struct Call<'a> {
     /// The body of a run.
     pub(super) unread: &'a Mutex<Option<Body>>,
     /// The decoded path segments that match the `{}` of the route's pattern.
-    pub(super) arguments: Vec<String>,
+    pub(super) arguments: &'a [String],
     /// True if the write is to be applied and rolled back.
     pub(super) dry_run: bool,
     /// Prevents a concurrent run of the same request, once [`Call::replayed`] has been called.

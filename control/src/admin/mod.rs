@@ -76,7 +76,7 @@ use http::{Method, Response};
 use shared::adaptation::AdaptationTable;
 use shared::build::BuildIdentity;
 use shared::error_kind::{ErrorKind, not_served};
-use shared::port::{Body, Exchanges, Handler, HttpClient, KeyHolder, MetricsReader, RUN_PATH};
+use shared::port::{Body, Exchanges, Handler, HttpClient, KeyHolder, MetricsReader};
 use shared::quota::Counters;
 use shared::request_traces::RequestTraces;
 use shared::snapshot::SnapshotReader;
@@ -100,7 +100,6 @@ use crate::common::vault::VaultKeys;
 use crate::db::readers::Readers;
 use crate::jobs::otlp::OtlpStatus;
 use crate::routing::catalog::cache::CatalogCache;
-use crate::routing::catalog::test_completion::TIME_MAX;
 use crate::routing::config::{Config, OAUTH_CALLBACK};
 use crate::routing::connection::ViewCell;
 use crate::routing::publish::{BegunSignIns, StatusCell};
@@ -180,26 +179,58 @@ pub(crate) struct Request {
     /// The body of a [run](run), which is not read before the handler runs.
     pub(crate) unread: Mutex<Option<Body>>,
     pub(crate) caller: Option<Caller>,
+    pub(crate) found: Result<FoundRoute, ApiError>,
 }
 
 impl Request {
-    /// Creates a request whose body has been read.
-    pub(crate) fn new(parts: Parts, body: Bytes, caller: Option<Caller>) -> Self {
-        Self { parts, body, unread: Mutex::new(None), caller }
+    /// Creates a request outside the admin API, without a body.
+    pub(crate) fn public(parts: Parts) -> Self {
+        let found = Err(no_such_path());
+        Self { parts, body: Bytes::new(), unread: Mutex::new(None), caller: None, found }
     }
+
+    /// Returns the time limit of the response.
+    pub(crate) fn answer_time_max(&self) -> Duration {
+        self.found.as_ref().map_or(ANSWER_TIME_MAX, |found| found.route.time_max)
+    }
+
+    /// True for a [run](run).
+    pub(crate) fn is_run(&self) -> bool {
+        self.found.as_ref().is_ok_and(|found| found.slot() == SlotKind::Run)
+    }
+}
+
+/// The route of a request, with the decoded segments that match the `{}` of its pattern.
+#[derive(Debug)]
+pub(crate) struct FoundRoute {
+    route: &'static Route,
+    arguments: Vec<String>,
+}
+
+impl FoundRoute {
+    pub(crate) fn slot(&self) -> SlotKind {
+        self.route.slot
+    }
+}
+
+/// The kind of slot that a request of a caller takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlotKind {
+    /// The slot of a request whose body has been read.
+    Request,
+    /// The slot of a [run](run), whose body has any type and is not read before the handler runs.
+    Run,
 }
 
 /// True for a sign-in, the only request to the admin API whose key may be in the body.
 pub(crate) fn is_sign_in(parts: &Parts) -> bool {
-    let path = below(parts.uri.path(), ADMIN_API).unwrap_or_default();
-    parts.method == Method::POST && path.trim_matches('/') == session::PATH
+    parts.method == Method::POST && path_of(parts) == session::PATH
 }
 
 /// True if the request reads the session. Without one, it gets [`signed_out`] instead of an error.
 pub(crate) fn reads_session(parts: &Parts) -> bool {
-    let path = below(parts.uri.path(), ADMIN_API).unwrap_or_default();
     let is_read = [Method::GET, Method::HEAD].contains(&parts.method);
-    is_read && parts.uri.query().is_none() && path.trim_matches('/') == session::PATH
+    is_read && parts.uri.query().is_none() && path_of(parts) == session::PATH
 }
 
 /// True if the path requires authentication.
@@ -215,17 +246,6 @@ pub(crate) fn route_name(method: &Method, path: &str) -> String {
     let method = known.map_or("another method", |route| route.method.as_str());
     let pattern = routes.first().map_or("", |route| route.pattern);
     format!("{method} {ADMIN_API}/{pattern}")
-}
-
-/// Returns the time limit of a response. A test or a run sends a request to a model, which may have to be loaded first.
-pub(crate) fn answer_time_max(path: &str) -> Duration {
-    if path.starts_with(RUN_PATH) {
-        RUN_TIME_MAX
-    } else if path.ends_with("/test") {
-        TIME_MAX + ANSWER_TIME_MAX
-    } else {
-        ANSWER_TIME_MAX
-    }
 }
 
 /// Answers a request outside the data plane.
@@ -250,8 +270,8 @@ async fn route(app: &App, request: &Request) -> Result<Response<Body>, ApiError>
     if let Some(rest) = below(path, console::PATH) {
         return console::answer(app.asset, &request.parts, rest);
     }
-    if let (Some(rest), Some(caller)) = (below(path, ADMIN_API), &request.caller) {
-        return admin(app, request, caller, rest.trim_matches('/')).await;
+    if let Some(caller) = &request.caller {
+        return admin(app, request, caller).await;
     }
     if path == OAUTH_CALLBACK {
         return oauth::callback(app, &request.parts).await;
@@ -259,22 +279,14 @@ async fn route(app: &App, request: &Request) -> Result<Response<Body>, ApiError>
     Err(ApiError::new(ErrorKind::NotFound, not_served(path)))
 }
 
-async fn admin(
-    app: &App,
-    request: &Request,
-    caller: &Caller,
-    path: &str,
-) -> Result<Response<Body>, ApiError> {
+async fn admin(app: &App, request: &Request, caller: &Caller) -> Result<Response<Body>, ApiError> {
     let Caller { actor, standing } = caller;
-    let method = match &request.parts.method {
-        &Method::HEAD => &Method::GET,
-        other => other,
-    };
-    if method == Method::OPTIONS {
-        return request_checks::options(&methods(&fitting(path)?));
-    }
-    let (route, arguments) = find(method, path)?;
     let (parts, body) = (&request.parts, &request.body);
+    if parts.method == Method::OPTIONS {
+        return request_checks::options(&methods(&fitting(path_of(parts))?));
+    }
+    let FoundRoute { route, arguments } = request.found.as_ref().map_err(ApiError::clone)?;
+    let method = &route.method;
     if method != Method::GET && !route.reads_version {
         request_checks::expect_no_version(&parts.headers)?;
     }
@@ -284,15 +296,25 @@ async fn admin(
     (route.handle)(call).await
 }
 
-/// Returns the route of a method and path, and the decoded segments that match its pattern's `{}`.
-fn find(method: &Method, path: &str) -> Result<(&'static Route, Vec<String>), ApiError> {
+/// Returns the path of a request below that of the admin API.
+fn path_of(parts: &Parts) -> &str {
+    below(parts.uri.path(), ADMIN_API).unwrap_or_default().trim_matches('/')
+}
+
+/// Finds the route of a request.
+pub(crate) fn find(parts: &Parts) -> Result<FoundRoute, ApiError> {
+    find_route(&parts.method, path_of(parts))
+}
+
+fn find_route(method: &Method, path: &str) -> Result<FoundRoute, ApiError> {
+    let method = if *method == Method::HEAD { &Method::GET } else { method };
     let routes = fitting(path)?;
-    let Some(route) = routes.iter().find(|route| route.method == *method) else {
+    let Some(route) = routes.iter().copied().find(|route| route.method == *method) else {
         return Err(ApiError::method_not_allowed(methods(&routes)));
     };
     let parts = route.pattern.split('/').zip(path.split('/'));
     let arguments = parts.filter(|(pattern, _)| *pattern == "{}").map(|(_, part)| query::decode_part(part));
-    Ok((route, arguments.collect::<Result<_, _>>()?))
+    Ok(FoundRoute { route, arguments: arguments.collect::<Result<_, _>>()? })
 }
 
 /// Returns the routes that match a path with the fewest `{}`, so `usage/export` takes precedence over a pattern such as
@@ -300,11 +322,12 @@ fn find(method: &Method, path: &str) -> Result<(&'static Route, Vec<String>), Ap
 fn fitting(path: &str) -> Result<Vec<&'static Route>, ApiError> {
     let places = |route: &Route| route.pattern.matches("{}").count();
     let fitting = || TABLES.iter().copied().flatten().filter(|route| fits(route.pattern, path));
-    let fewest = fitting()
-        .map(places)
-        .min()
-        .ok_or_else(|| ApiError::new(ErrorKind::NotFound, "The admin API has no such path."))?;
+    let fewest = fitting().map(places).min().ok_or_else(no_such_path)?;
     Ok(fitting().filter(|route| places(route) == fewest).collect())
+}
+
+fn no_such_path() -> ApiError {
+    ApiError::new(ErrorKind::NotFound, "The admin API has no such path.")
 }
 
 /// Returns the methods of the routes in the form of an `Allow` header.
@@ -344,6 +367,9 @@ pub(crate) struct Route {
     handle: for<'a> fn(Call<'a>) -> Handling<'a>,
     /// Decided about before the body of a request is read.
     permission: Permission,
+    slot: SlotKind,
+    /// The time limit of its response.
+    time_max: Duration,
     /// True if the route is a write that takes `dry_run`.
     has_dry_run: bool,
     /// True if it compares `If-Match` with the version of its object.
@@ -356,6 +382,18 @@ impl Route {
     /// Names the permission that it needs; without this, only administrators may use it.
     const fn permits(mut self, permission: Permission) -> Self {
         self.permission = permission;
+        self
+    }
+
+    /// Sets the kind of slot that its requests take.
+    const fn slot(mut self, slot: SlotKind) -> Self {
+        self.slot = slot;
+        self
+    }
+
+    /// Sets the time limit of its response, which is [`ANSWER_TIME_MAX`] without this.
+    const fn time_max(mut self, time_max: Duration) -> Self {
+        self.time_max = time_max;
         self
     }
 
@@ -407,12 +445,13 @@ const fn route_of(
     pattern: &'static str,
     handle: for<'a> fn(Call<'a>) -> Handling<'a>,
 ) -> Route {
-    let permission = Permission::Administer;
     Route {
         method,
         pattern,
         handle,
-        permission,
+        permission: Permission::Administer,
+        slot: SlotKind::Request,
+        time_max: ANSWER_TIME_MAX,
         has_dry_run: false,
         reads_version: false,
         reference: Reference::NONE,
@@ -425,16 +464,9 @@ const fn write_of(
     pattern: &'static str,
     handle: for<'a> fn(Call<'a>) -> Handling<'a>,
 ) -> Route {
-    let permission = Permission::Administer;
-    Route {
-        method,
-        pattern,
-        handle,
-        permission,
-        has_dry_run: true,
-        reads_version: false,
-        reference: Reference::NONE,
-    }
+    let mut route = route_of(method, pattern, handle);
+    route.has_dry_run = true;
+    route
 }
 
 static TABLES: &[&[Route]] = &[
@@ -478,6 +510,4 @@ static TABLES: &[&[Route]] = &[
 ];
 
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
-/// The time limit of a run until its answer begins, beyond any time limit of the data plane.
-const RUN_TIME_MAX: Duration = Duration::from_secs(3_600);
 pub(crate) const ADMIN_API: &str = "/admin/api";

@@ -2,6 +2,7 @@
 //! requests (ADM-8). Hosted providers may bill it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -14,11 +15,11 @@ use shared::provider::Auth;
 use shared::routing::{ProviderInstance, Target};
 
 use super::catalog::instance;
-use super::{ApiError, App, Call, Route, route_of};
+use super::{ANSWER_TIME_MAX, ApiError, App, Call, Route, route_of};
 use crate::db::audit::AuditEntry;
 use crate::db::principals;
 use crate::jobs::model_test::{ModelTester, NoConversation, PROMPT, TestedModel};
-use crate::routing::catalog::test_completion::{Trial, run};
+use crate::routing::catalog::test_completion::{TIME_MAX, Trial, run};
 use crate::routing::catalog::test_request::{TestProtocol, TestQuestion};
 use crate::routing::config::is_model_id;
 use crate::routing::publish::Touched;
@@ -29,11 +30,16 @@ use crate::writer::command::audit_only::AuditOnly;
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::POST, "providers/{}/test", |call| Box::pin(provider(call)))
         .answers::<TrialReport>("Sends one real request to a provider, which may be billable.")
-        .takes::<ProviderTest>(),
+        .takes::<ProviderTest>()
+        .time_max(TEST_TIME_MAX),
     route_of(Method::POST, "endpoints/{}/test", |call| Box::pin(endpoint(call)))
         .answers::<TrialReport>("Sends one real request through an endpoint, which may be billable.")
-        .takes::<EndpointTest>(),
+        .takes::<EndpointTest>()
+        .time_max(TEST_TIME_MAX),
 ];
+
+/// The time limit of a test's response. The model may have to be loaded first.
+const TEST_TIME_MAX: Duration = TIME_MAX.saturating_add(ANSWER_TIME_MAX);
 
 /// The result of a test, with the record of its exchange.
 #[derive(Serialize)]

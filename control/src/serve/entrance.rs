@@ -19,7 +19,7 @@ use crate::admin::authorize::{Caller, authorize};
 use crate::admin::gate::{Gate, is_session_cookie};
 use crate::admin::refusals::{Refusals, RefusedRequest};
 use crate::admin::shares::{CallerShare, CallerShares, ShareBound};
-use crate::admin::{self, ApiError, RequestId};
+use crate::admin::{self, ApiError, FoundRoute, RequestId, SlotKind};
 use crate::db::readers::WeakReaders;
 
 /// The handle through which requests reach the control thread.
@@ -120,53 +120,66 @@ impl Entrance {
     /// small.
     async fn enter(&self, parts: Head, body: Body, peer: SocketAddr) -> Result<Response<Body>, ApiError> {
         if parts.extensions.get::<KeyHolder>().is_some() {
-            let request = admin::Request::new(parts, Bytes::new(), None);
+            let request = admin::Request::public(parts);
             let slot = Arc::clone(&self.slots.key_holders).acquire_owned();
             let slot = tokio::time::timeout(SLOT_TIME_MAX, slot).await.ok().and_then(Result::ok);
             return self.send(request, slot.ok_or_else(|| refusal(NO_SLOT).retry_after(1))?).await;
         }
         if parts.extensions.get::<MetricsReader>().is_some() {
-            let request = admin::Request::new(parts, Bytes::new(), None);
-            return self.send_if_free(request, &self.slots.scrapes).await;
+            return self.send_if_free(admin::Request::public(parts), &self.slots.scrapes).await;
         }
         if !admin::asks_who(parts.uri.path()) {
-            let request = admin::Request::new(parts, Bytes::new(), None);
-            return self.send_if_free(request, &self.slots.public).await;
+            return self.send_if_free(admin::Request::public(parts), &self.slots.public).await;
         }
         if admin::reads_session(&parts) && self.gate.is_signed_out(&parts) {
             return admin::signed_out(&self.gate, &parts);
         }
-        if admin::run::is_run(&parts) {
-            let admitted = self.authorize(&parts, peer).await;
+        let found = admin::find(&parts);
+        let route = found.as_ref().ok();
+        if route.is_some_and(|route| route.slot() == SlotKind::Run) {
+            let admitted = self.authorize(&parts, route, peer).await;
             let caller = admitted.inspect_err(|error| self.report(error, &parts, peer))?;
             let share = self.slots.runs.take(&caller.actor.who)?;
-            let mut request = admin::Request::new(parts, Bytes::new(), Some(caller));
-            request.unread = Mutex::new(Some(body));
-            return self.send(request, share).await;
+            let (caller, unread) = (Some(caller), Mutex::new(Some(body)));
+            return self
+                .send(admin::Request { caller, found, unread, ..admin::Request::public(parts) }, share)
+                .await;
         }
-        let admitted = self.admit(&parts, body, peer).await;
+        let admitted = self.admit(&parts, route, body, peer).await;
         let (caller, body) = admitted.inspect_err(|error| self.report(error, &parts, peer))?;
         let share = self.slots.callers.take(&caller.actor.who)?;
-        self.send(admin::Request::new(parts, body, Some(caller)), share).await
+        let caller = Some(caller);
+        self.send(admin::Request { caller, found, body, ..admin::Request::public(parts) }, share).await
     }
 
-    async fn admit(&self, parts: &Head, body: Body, peer: SocketAddr) -> Result<(Caller, Bytes), ApiError> {
+    async fn admit(
+        &self,
+        parts: &Head,
+        route: Option<&FoundRoute>,
+        body: Body,
+        peer: SocketAddr,
+    ) -> Result<(Caller, Bytes), ApiError> {
         if admin::is_sign_in(parts) {
             admin::expect_json(&parts.headers, &body)?;
             let body = read(Body::new(Limited::new(body, SIGN_IN_BYTES_MAX)), SIGN_IN_TIME_MAX).await?;
             let actor = self.gate.admit_to_sign_in(parts, &body, peer.ip())?;
-            return Ok((authorize(&self.readers, actor, parts).await?, body));
+            return Ok((authorize(&self.readers, actor, route).await?, body));
         }
-        let caller = self.authorize(parts, peer).await?;
+        let caller = self.authorize(parts, route, peer).await?;
         admin::expect_json(&parts.headers, &body)?;
         let body = self.read_body(&caller, body).await?;
         Ok((caller, body))
     }
 
     /// Authenticates the caller of a request, and decides about it by its head.
-    async fn authorize(&self, parts: &Head, peer: SocketAddr) -> Result<Caller, ApiError> {
+    async fn authorize(
+        &self,
+        parts: &Head,
+        route: Option<&FoundRoute>,
+        peer: SocketAddr,
+    ) -> Result<Caller, ApiError> {
         let actor = self.gate.admit(parts, peer.ip())?;
-        authorize(&self.readers, actor, parts).await
+        authorize(&self.readers, actor, route).await
     }
 
     async fn read_body(&self, caller: &Caller, body: Body) -> Result<Bytes, ApiError> {

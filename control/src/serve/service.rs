@@ -397,8 +397,7 @@ async fn run(
 async fn receive(app: Arc<App>, admitted: AdmittedRequest) {
     let AdmittedRequest { request, mut reply, permit } = admitted;
     let id = RequestId::of(&request.parts.headers);
-    let time_max = admin::answer_time_max(request.parts.uri.path());
-    let is_run = admin::run::is_run(&request.parts);
+    let (time_max, is_run) = (request.answer_time_max(), request.is_run());
     let human = request.caller.as_ref().and_then(|caller| caller.standing.human()).map(Arc::from);
     let answering = asking_as(human, admin::answer(&app, &request, &id));
     let answer = tokio::select! {

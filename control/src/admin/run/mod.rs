@@ -5,13 +5,12 @@ pub(crate) mod recording;
 
 use std::fmt::Write as _;
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, ORIGIN, PROXY_AUTHORIZATION, REFERER,
     TE, TRANSFER_ENCODING, UPGRADE,
 };
-use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method, Request, Response, Uri};
 use serde_json::json;
 use shared::access::{Access, Role};
@@ -21,7 +20,7 @@ use shared::port::{Body, ExchangeTap, Insider, RUN_PATH, Side, full};
 
 use super::authorize::key_object;
 use super::reference::{DataPlaneAnswer, DataPlaneBody};
-use super::{ApiError, Call, Route, explain, json, route_of};
+use super::{ApiError, Call, Route, SlotKind, explain, json, route_of};
 use crate::admin::permission::Permission;
 use crate::common::recorded::RecordedExchange;
 use crate::db::audit::AuditEntry;
@@ -48,14 +47,14 @@ const fn run_of(pattern: &'static str) -> Route {
              to the one target in `X-LLMGW-Run-Only`.",
         )
         .takes::<DataPlaneBody>()
+        .slot(SlotKind::Run)
+        .time_max(BEGINNING_TIME_MAX)
         .acts_each_time()
         .permits(Permission::RunRequests)
 }
 
-/// True for a run, whose body has any type and is not read before the handler runs.
-pub(crate) fn is_run(parts: &Parts) -> bool {
-    parts.method == Method::POST && parts.uri.path().starts_with(RUN_PATH)
-}
+/// The time limit until the answer begins, beyond any time limit of the data plane.
+const BEGINNING_TIME_MAX: Duration = Duration::from_secs(3_600);
 
 async fn run(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let began = Instant::now();

@@ -16,7 +16,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
 use crate::admin::dry_run::DryRunAnswer;
-use crate::admin::{Route, TABLES, find};
+use crate::admin::{FoundRoute, Route, TABLES, find_route};
 
 /// A route and its description.
 struct DescribedRoute {
@@ -122,8 +122,7 @@ impl Route {
 /// Fails if an answer has a status that the reference of its route lacks.
 pub(super) fn expect_described(method: &Method, path: &str, status: u16) {
     let Some(path) = path.strip_prefix("/admin/api/") else { return };
-    let method = if *method == Method::HEAD { &Method::GET } else { method };
-    let Ok((route, _)) = find(method, path.trim_matches('/')) else { return };
+    let Ok(FoundRoute { route, .. }) = find_route(method, path.trim_matches('/')) else { return };
     let is_dry_run = status == 200 && route.has_dry_run;
     let is_described = route.is_data_plane()
         || is_dry_run
