@@ -2,14 +2,13 @@
 //! selector, with the reasons why the caller may not use it.
 
 use http::{Method, Response};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 use shared::routing::Target;
 use shared::snapshot::Route as SelectorRoute;
 
-use super::list::{ListPage, PageOf};
-use super::query::Query;
+use super::list::{Containing, ListPage, Paging};
 use super::{ApiError, Call, Route, json, route_of};
 use crate::admin::permission::Permission;
 use crate::db::engine::{Db, DbResult};
@@ -20,22 +19,21 @@ use crate::usage::scope::UsageScope;
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "keys/{}/access", |call| Box::pin(list(call, &KEY)))
         .answers::<ListPage<SelectorRow>>("Lists the selectors, and why the key may not use them.")
-        .query(FILTERS)
+        .query::<AccessList>()
         .permits(Permission::SeeKeys),
     route_of(Method::GET, "projects/{}/access", |call| Box::pin(list(call, &PROJECT)))
         .answers::<ListPage<SelectorRow>>("Lists the selectors, and why the project may not use them.")
-        .query(FILTERS)
+        .query::<AccessList>()
         .permits(Permission::SeeProjects),
     route_of(Method::GET, "principals/{}/access", |call| Box::pin(list(call, &HUMAN)))
         .answers::<ListPage<SelectorRow>>("Lists the selectors, and why the human may not use them.")
-        .query(FILTERS)
+        .query::<AccessList>()
         .permits(Permission::SeeSelf),
     route_of(Method::GET, "access/effective", |call| Box::pin(effective(call)))
         .answers::<ListPage<SelectorRow>>(
             "Lists the selectors, and why a key, project or human may not use them.",
         )
-        .query(&["key", "project", "principal"])
-        .filters(FILTERS),
+        .query::<(HolderQuery, AccessList)>(),
 ];
 
 /// A selector, and the caller's access to it. Quotas that are used up and open circuits do not count, because they pass.
@@ -57,7 +55,7 @@ struct SelectorRow {
 }
 
 /// The kind of a selector.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 enum SelectorKind {
@@ -68,10 +66,29 @@ enum SelectorKind {
     Alias,
 }
 
-/// The query parameters of the lists.
-const FILTERS: &[&str] = &["limit", "cursor", "q", "kind", "allowed"];
-const KINDS: &[(&str, SelectorKind)] =
-    &[("endpoint", SelectorKind::Endpoint), ("model", SelectorKind::Model), ("alias", SelectorKind::Alias)];
+type AccessList = (Paging, Containing, AccessQuery);
+
+/// The filters of a list.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct AccessQuery {
+    /// Only selectors of this kind.
+    kind: Option<SelectorKind>,
+    /// Only selectors that may be used, or only those that may not.
+    allowed: Option<bool>,
+}
+
+/// The caller whose access is listed.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct HolderQuery {
+    /// The ID of the key. Exactly one of `key`, `project` and `principal` is needed.
+    key: Option<String>,
+    /// The ID of the project.
+    project: Option<String>,
+    /// The ID of the human.
+    principal: Option<String>,
+}
 
 impl SelectorRow {
     fn of(selector: &str, route: &SelectorRoute, holder: &AccessHolder) -> Self {
@@ -110,46 +127,20 @@ static HUMAN: HolderKind =
     HolderKind { parameter: "principal", read: AccessHolder::human, unknown: "There is no such principal." };
 
 async fn list(call: Call<'_>, kind: &HolderKind) -> Result<Response<Body>, ApiError> {
-    let query = call.query()?;
-    answer(&call, query, kind, call.argument().to_owned()).await
+    answer(&call, call.query()?, kind, call.argument().to_owned()).await
 }
 
 /// Lists the selectors of the one caller that the query names.
 async fn effective(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let named = [&KEY, &PROJECT, &HUMAN].map(|kind| Some((kind, query.text(kind.parameter)?)));
-    let mut named = named.into_iter().flatten();
+    let (HolderQuery { key, project, principal }, list): (HolderQuery, AccessList) = call.query()?;
+    let named = [(&KEY, key), (&PROJECT, project), (&HUMAN, principal)];
+    let mut named = named.into_iter().filter_map(|(kind, id)| Some((kind, id?)));
     match (named.next(), named.next()) {
-        (Some((kind, id)), None) => answer(&call, query, kind, id).await,
-        (None, _) => {
-            // A parameter that does not exist is reported first.
-            Filters::take(&mut query)?;
-            query.finish()?;
-            Err(ApiError::parameter("key", "Send key, project or principal, with its ID."))
-        }
+        (Some((kind, id)), None) => answer(&call, list, kind, id).await,
+        (None, _) => Err(ApiError::parameter("key", "Send key, project or principal, with its ID.")),
         (Some(_), Some((kind, _))) => {
             Err(ApiError::parameter(kind.parameter, "Send only one of key, project and principal."))
         }
-    }
-}
-
-/// The filters of a list.
-struct Filters {
-    page: PageOf,
-    /// In lower case.
-    text: Option<String>,
-    kind: Option<SelectorKind>,
-    allowed: Option<bool>,
-}
-
-impl Filters {
-    fn take(query: &mut Query) -> Result<Self, ApiError> {
-        Ok(Self {
-            page: PageOf::take(query)?,
-            text: query.text("q").map(|text| text.to_lowercase()),
-            kind: query.choice("kind", KINDS)?,
-            allowed: query.flag("allowed")?,
-        })
     }
 }
 
@@ -167,12 +158,11 @@ fn is_shown(route: &SelectorRoute, human: &str, projects: &UsageScope) -> bool {
 
 async fn answer(
     call: &Call<'_>,
-    mut query: Query,
+    (paging, containing, AccessQuery { kind, allowed }): AccessList,
     holder: &HolderKind,
     id: String,
 ) -> Result<Response<Body>, ApiError> {
-    let Filters { page, text, kind, allowed } = Filters::take(&mut query)?;
-    query.finish()?;
+    let (page, text) = (paging.page(), containing.lower_case());
     let HolderKind { read, unknown, .. } = *holder;
     let holder = call.app.readers.ask(move |db| read(db, &id)).await?;
     let holder = holder.ok_or_else(|| ApiError::new(ErrorKind::NotFound, unknown))?;

@@ -1,7 +1,7 @@
 //! `adaptations`: the fate of each field of a request that is adapted to a target's dialect.
 
 use http::{Method, Response};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use shared::adaptation::{AdaptationStep, AdaptationTable, AdaptedField};
 use shared::port::Body;
 
@@ -13,7 +13,17 @@ pub(super) static ROUTES: &[Route] =
         .answers::<ListPage<ShownAdaptation>>(
             "Lists the adaptations between protocols, with the fate of each field of a request.",
         )
-        .query(&["client", "target"])];
+        .query::<AdaptationQuery>()];
+
+/// The filters of the list.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct AdaptationQuery {
+    /// Only adaptations of this protocol of a client.
+    client: Option<String>,
+    /// Only adaptations to this protocol of a target.
+    target: Option<String>,
+}
 
 /// An adaptation of requests in a client's protocol to a target's.
 #[derive(Serialize)]
@@ -54,9 +64,7 @@ struct ShownField {
 }
 
 fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let (client, target) = (query.text("client"), query.text("target"));
-    query.finish()?;
+    let AdaptationQuery { client, target } = call.query()?;
     let is_meant = |table: &&AdaptationTable| {
         client.as_deref().is_none_or(|client| client == table.client.name())
             && target.as_deref().is_none_or(|target| target == table.target.name())

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
-use super::list::{ListPage, PageOf, SortValue};
+use super::list::{Containing, ListPage, PageOf, SortValue, SortedPaging};
 use super::reference::{NoContent, NoMembers};
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::common::change::FieldChange;
@@ -20,7 +20,7 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<ListPage<Alert>>(
             "Lists alerts, newest first, or in order of `severity`, `opened`, `resolved` or `times`.",
         )
-        .query(&["limit", "cursor", "sort", "order", "state", "kind", "object", "q"]),
+        .query::<AlertList>(),
     route_of(Method::GET, "alerts/{}", |call| Box::pin(find(call))).answers::<Alert>("Shows an alert."),
     write_of(Method::POST, "alerts/{}/ack", |call| Box::pin(acknowledge(call)))
         .answers::<Alert>("Acknowledges an alert.")
@@ -47,36 +47,40 @@ pub(super) static ROUTES: &[Route] = &[
         .takes::<NoMembers>(),
 ];
 
+type AlertList = (SortedPaging<AlertColumn>, AlertQuery, Containing);
+
+/// The filters of a list.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct AlertQuery {
+    /// Only alerts in this state.
+    state: Option<AlertState>,
+    /// Only alerts of this kind.
+    kind: Option<AlertKind>,
+    /// Only alerts about this object.
+    object: Option<String>,
+}
+
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let page = PageOf::sortable(&mut query, COLUMNS)?;
-    let filter = AlertFilter {
-        state: query.choice("state", &AlertState::ALL)?,
-        kind: query.choice("kind", &AlertKind::ALL)?.map(|kind| kind.name().to_owned()),
-        object: query.text("object"),
-        text: query.text("q"),
-    };
-    query.finish()?;
+    let (paging, AlertQuery { state, kind, object }, Containing { q: text }): AlertList = call.query()?;
+    let page = PageOf::of(paging)?;
+    let kind = kind.map(|kind| kind.name().to_owned());
+    let filter = AlertFilter { state, kind, object, text };
     let (before, rows) = (page.after.clone(), page.rows());
     let found = call.app.readers.ask(move |db| alerts::page(db, &filter, &before, rows)).await?;
     json(&ListPage::sorted(found, &page, |alert| &alert.id, value))
 }
 
 /// A column by which the list can be sorted.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 enum AlertColumn {
     Severity,
     Opened,
     Resolved,
     Times,
 }
-
-const COLUMNS: &[(&str, AlertColumn)] = &[
-    ("severity", AlertColumn::Severity),
-    ("opened", AlertColumn::Opened),
-    ("resolved", AlertColumn::Resolved),
-    ("times", AlertColumn::Times),
-];
 
 fn value(alert: &Alert, column: AlertColumn) -> Option<SortValue> {
     Some(match column {

@@ -6,11 +6,12 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderValue, Method, Response, StatusCode};
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
-use super::query::{Query, Sorting};
+use super::list::{Containing, SortedPaging, Sorting};
+use super::query::Span;
 use super::reference::{FileContent, NoMembers};
 use super::stream::{self, Feed};
 use super::{ApiError, App, Call, Route, csv, json, route_of};
@@ -27,12 +28,10 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<AuditPage>(
             "Lists the audit records, newest first; with `sort=time` and `order=asc`, oldest first.",
         )
-        .query(&[
-            "limit", "cursor", "sort", "order", "actor", "action", "object", "outcome", "from", "to", "q",
-        ]),
+        .query::<(SortedPaging<AuditColumn>, AuditQuery)>(),
     route_of(Method::GET, "audit/export", |call| Box::pin(export(call)))
         .answers::<FileContent>("Sends the audit records as a file.")
-        .query(&["format", "actor", "action", "object", "outcome", "from", "to", "q"]),
+        .query::<(AuditExport, AuditQuery)>(),
     route_of(Method::GET, "audit/verify", |call| Box::pin(show_verification(call)))
         .answers::<AuditVerification>(
             "Verifies the chain of the audit records. The audit does not record it.",
@@ -73,15 +72,13 @@ struct AuditVerification {
 }
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let limit: usize = query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
-    let cursor = query.text("cursor").map(|text| cursor(&text)).transpose()?;
-    let start = match query.sorting(&[("time", ())])? {
+    let ((paging, sorted), query): (SortedPaging<AuditColumn>, AuditQuery) = call.query()?;
+    let (limit, cursor) = (paging.limit(), paging.cursor().map(cursor).transpose()?);
+    let start = match sorted.sorting()? {
         Some(Sorting { descending: false, .. }) => AuditStart::After(cursor.unwrap_or(0)),
         Some(_) | None => AuditStart::Before(cursor.unwrap_or(i64::MAX)),
     };
-    let filter = filter(&mut query)?;
-    query.finish()?;
+    let filter = filter(query)?;
     let rows = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
     let mut data = call.app.readers.ask(move |db| page(db, &filter, start, rows)).await?;
     let more = data.len() > limit;
@@ -136,32 +133,68 @@ fn cursor(text: &str) -> Result<i64, ApiError> {
         .ok_or_else(|| ApiError::parameter("cursor", "cursor must be the next_cursor of the previous page."))
 }
 
-fn filter(query: &mut Query) -> Result<AuditFilter, ApiError> {
-    let (from_ms, to_ms) = query.span()?;
-    Ok(AuditFilter {
-        actor: query.text("actor"),
-        action: query.text("action"),
-        object: query.text("object"),
-        outcome: query.choice("outcome", &[("done", "done"), ("refused", "refused")])?,
-        text: query.text("q"),
-        from_ms,
-        to_ms,
-    })
+/// The filters of records.
+type AuditQuery = (RecordQuery, Span, Containing);
+
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct RecordQuery {
+    /// Only actions of this actor, as the records name it.
+    actor: Option<String>,
+    /// Only this action, such as `key.create`.
+    action: Option<String>,
+    /// Only actions on this object: its kind, its ID, or `KIND/ID`.
+    object: Option<String>,
+    /// Only actions that were done, or only those that were refused.
+    outcome: Option<AuditOutcome>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+enum AuditOutcome {
+    Done,
+    Refused,
+}
+
+/// The only column by which the list can be sorted.
+#[derive(Clone, Copy, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+enum AuditColumn {
+    Time,
+}
+
+fn filter((query, span, Containing { q: text }): AuditQuery) -> Result<AuditFilter, ApiError> {
+    let RecordQuery { actor, action, object, outcome } = query;
+    let (from_ms, to_ms) = span.ms()?;
+    let outcome = outcome.map(|outcome| match outcome {
+        AuditOutcome::Done => "done",
+        AuditOutcome::Refused => "refused",
+    });
+    Ok(AuditFilter { actor, action, object, outcome, text, from_ms, to_ms })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 enum AuditFormat {
+    #[serde(rename = "jsonl")]
     Lines,
     Csv,
 }
 
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct AuditExport {
+    /// The format of the file. JSON Lines if absent.
+    format: Option<AuditFormat>,
+}
+
 /// Streams rows page by page at the pace of the client.
 async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let formats = [("jsonl", AuditFormat::Lines), ("csv", AuditFormat::Csv)];
-    let format = query.choice("format", &formats)?.unwrap_or(AuditFormat::Lines);
-    let filter = filter(&mut query)?;
-    query.finish()?;
+    let (AuditExport { format }, query): (AuditExport, AuditQuery) = call.query()?;
+    let (format, filter) = (format.unwrap_or(AuditFormat::Lines), filter(query)?);
     let readers = call.app.readers.clone();
     // Fetch the first page before answering, so that a database failure yields an error response.
     let first = ask(&readers, &filter, i64::MAX).await?;
@@ -237,7 +270,5 @@ fn put(text: &mut String, row: &AuditRow, format: AuditFormat) {
 
 const COLUMNS: [&str; 10] =
     ["id", "at", "actor", "action", "object_kind", "object_id", "outcome", "address", "request_id", "detail"];
-const LIMIT_DEFAULT: usize = 50;
-const LIMIT_MAX: usize = 500;
 /// Rows held in memory at the same time for one export.
 const PAGE_ROWS: i64 = 500;

@@ -13,7 +13,7 @@ use shared::error_kind::ErrorKind;
 use shared::port::{Body, full};
 
 use super::authorize::refusal;
-use super::dry_run::{self, DRY_RUN};
+use super::dry_run::{self, DryRunQuery};
 use super::in_flight::InFlight;
 use super::query::Query;
 use super::{ApiError, App};
@@ -65,19 +65,19 @@ impl Call<'_> {
         self.arguments.get(1).map_or("", |argument| argument)
     }
 
-    /// Returns the query parameters, to be taken by name.
-    pub(crate) fn query(&self) -> Result<Query, ApiError> {
+    /// Returns the query parameters; rejects any that `Q` does not have.
+    pub(crate) fn query<Q: DeserializeOwned>(&self) -> Result<Q, ApiError> {
         let mut query = Query::parse(self.parts.uri.query().unwrap_or_default())?;
         if !self.parts.method.is_safe() {
             // It has been read before the route's handler was called.
-            query.text(DRY_RUN);
+            query.take::<DryRunQuery>()?;
         }
-        Ok(query)
+        query.take_all()
     }
 
     /// Rejects any query parameter, for routes that take none.
     pub(crate) fn no_query(&self) -> Result<(), ApiError> {
-        self.query()?.finish()
+        self.query()
     }
 
     /// Parses the body as JSON. The error names an unknown or missing field.

@@ -16,8 +16,8 @@ use shared::routing::{ProviderInstance, Target};
 use shared::snapshot::Snapshot;
 use shared::usage::Class;
 
-use super::list::{ListPage, PageOf, SortValue};
-use super::query::{Query, choose};
+use super::list::{ListPage, PageOf, SortValue, SortedPaging};
+use super::query::{Choice, CommaList, Count, Named};
 use super::reference::NoMembers;
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::db::audit::AuditEntry;
@@ -36,20 +36,7 @@ pub(super) static ROUTES: &[Route] = &[
             "Lists the models of all providers, in order of `name`, `context`, `input_price`, `output_price` or \
              `proven` if wanted.",
         )
-        .query(&[
-            "limit",
-            "cursor",
-            "sort",
-            "order",
-            "provider",
-            "q",
-            "capability",
-            "priced",
-            "operation",
-            "context_min",
-            "price_max",
-            "proven",
-        ]),
+        .query::<(SortedPaging<CatalogColumn>, CatalogQuery)>(),
     route_of(Method::POST, "catalog/sync", |call| Box::pin(sync_all(call)))
         .answers::<AllModels>("Reads the model lists of all providers.")
         .takes::<NoMembers>(),
@@ -59,10 +46,8 @@ pub(super) static ROUTES: &[Route] = &[
 ];
 
 fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let page = PageOf::sortable(&mut query, COLUMNS)?;
-    let filter = CatalogFilter::take(&mut query)?;
-    query.finish()?;
+    let (paging, query): (SortedPaging<CatalogColumn>, CatalogQuery) = call.query()?;
+    let (page, filter) = (PageOf::of(paging)?, CatalogFilter::of(query));
     let after = match page.after.as_str() {
         "" => ("", ""),
         cursor => cursor.split_once('/').ok_or_else(|| {
@@ -81,21 +66,16 @@ fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 /// A column by which the list can be sorted.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 enum CatalogColumn {
     Name,
     Context,
-    Price(Class),
+    InputPrice,
+    OutputPrice,
     Proven,
 }
-
-const COLUMNS: &[(&str, CatalogColumn)] = &[
-    ("name", CatalogColumn::Name),
-    ("context", CatalogColumn::Context),
-    ("input_price", CatalogColumn::Price(Class::Input)),
-    ("output_price", CatalogColumn::Price(Class::Output)),
-    ("proven", CatalogColumn::Proven),
-];
 
 /// The instances of the models of a list, with the evidence that each has served a test.
 struct KnownInstances<'a> {
@@ -159,23 +139,62 @@ struct CatalogFilter {
     proven: Option<bool>,
 }
 
+/// The filters of a list.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct CatalogQuery {
+    /// Only those of this provider, by ID.
+    provider: Option<String>,
+    /// A part of the name, in any case.
+    q: Option<String>,
+    /// Only models with all of these capabilities.
+    capability: Option<CommaList<Capability>>,
+    /// Only models with a price, or only those without one.
+    priced: Option<bool>,
+    /// Only models that serve this operation.
+    operation: Option<Choice<Operation>>,
+    /// Only models with a context window of at least so many tokens.
+    context_min: Option<Count>,
+    /// Only models with prices of at most so many dollars a million tokens.
+    price_max: Option<PriceMax>,
+    /// Only models that have answered a request, or only those that have not.
+    proven: Option<bool>,
+}
+
+/// A price in dollars a million tokens.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(try_from = "String")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(!try_from))]
+struct PriceMax(#[cfg_attr(test, schemars(range(min = 0)))] f64);
+
+impl TryFrom<String> for PriceMax {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let price = text.parse().ok().filter(|price| (0.0..=PRICE_MAX).contains(price));
+        price.map(Self).ok_or_else(|| format!("must be a number from 0 to {PRICE_MAX}."))
+    }
+}
+
+impl Named for Operation {
+    fn named() -> Vec<(&'static str, Self)> {
+        Self::GRANTABLE.map(|operation| (operation.name(), operation)).to_vec()
+    }
+}
+
 impl CatalogFilter {
-    fn take(query: &mut Query) -> Result<Self, ApiError> {
-        let operations = Operation::GRANTABLE.map(|operation| (operation.name(), operation));
-        let capabilities = query.text("capability").unwrap_or_default();
-        let names = capabilities.split(',').map(str::trim).filter(|name| !name.is_empty());
-        Ok(Self {
-            provider: query.text("provider"),
-            text: query.text("q").map(|text| text.to_lowercase()),
-            capabilities: names
-                .map(|name| choose("capability", name, CAPABILITIES))
-                .collect::<Result<_, _>>()?,
-            priced: query.flag("priced")?,
-            operation: query.choice("operation", &operations)?,
-            context_min: query.number("context_min", 0, u64::MAX)?,
-            price_max: query.number("price_max", 0.0, PRICE_MAX)?.and_then(femto_a_token),
-            proven: query.flag("proven")?,
-        })
+    fn of(query: CatalogQuery) -> Self {
+        Self {
+            provider: query.provider,
+            text: query.q.map(|text| text.to_lowercase()),
+            capabilities: query.capability.map_or_else(Vec::new, |capabilities| capabilities.0),
+            priced: query.priced,
+            operation: query.operation.map(|operation| operation.0),
+            context_min: query.context_min.map(|min| min.0),
+            price_max: query.price_max.and_then(|price| femto_a_token(price.0)),
+            proven: query.proven,
+        }
     }
 
     /// True if a row passes the filters that need the instance of its model.
@@ -192,20 +211,15 @@ fn costs_at_most(prices: &Prices, femto_max: u64) -> bool {
 }
 
 /// A capability that a list can filter by.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 enum Capability {
     Vision,
     Tools,
     Reasoning,
     Audio,
 }
-
-const CAPABILITIES: &[(&str, Capability)] = &[
-    ("vision", Capability::Vision),
-    ("tools", Capability::Tools),
-    ("reasoning", Capability::Reasoning),
-    ("audio", Capability::Audio),
-];
 
 impl CatalogFilter {
     fn passes(&self, known: &KnownModel) -> bool {
@@ -321,10 +335,12 @@ impl CatalogRow {
     }
 
     fn value(&self, column: CatalogColumn) -> Option<SortValue> {
+        let price = |class| self.prices.as_ref()?.base.rates.get(class).map(SortValue::from);
         match column {
             CatalogColumn::Name => Some(self.id.as_str().into()),
             CatalogColumn::Context => self.context_window.map(SortValue::from),
-            CatalogColumn::Price(class) => self.prices.as_ref()?.base.rates.get(class).map(SortValue::from),
+            CatalogColumn::InputPrice => price(Class::Input),
+            CatalogColumn::OutputPrice => price(Class::Output),
             CatalogColumn::Proven => self.completed_at_ms().map(SortValue::from),
         }
     }

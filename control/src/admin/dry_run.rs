@@ -4,13 +4,13 @@
 use std::time::{Duration, Instant};
 
 use http::{Method, Response};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
-use super::query::{Query, choose};
+use super::query::Query;
 use super::{ApiError, Call, json};
 use crate::db::engine::{Db, DbResult};
 use crate::db::keys;
@@ -30,20 +30,25 @@ pub(super) struct DryRunAnswer {
     effects: Effects,
 }
 
-/// The name of the query parameter.
-pub(super) const DRY_RUN: &str = "dry_run";
+/// The parameter of writes.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct DryRunQuery {
+    /// If true, the answer is what the write would do, and nothing is kept.
+    dry_run: Option<bool>,
+}
 
 /// True if a write asks for a dry run. Fails if its route has none.
 pub(super) fn is_wanted(method: &Method, query: &str, has_dry_run: bool) -> Result<bool, ApiError> {
     if *method == Method::GET {
         return Ok(false);
     }
-    let Some(text) = Query::parse(query)?.text(DRY_RUN) else { return Ok(false) };
-    let is_wanted = choose(DRY_RUN, &text, &[("true", true), ("false", false)])?;
+    let DryRunQuery { dry_run } = Query::parse(query)?.take()?;
+    let is_wanted = dry_run.unwrap_or(false);
     if is_wanted && !has_dry_run {
         let message =
             "dry_run: this route acts on more than the stored objects, so it has no dry run. Omit dry_run.";
-        return Err(ApiError::parameter(DRY_RUN, message));
+        return Err(ApiError::parameter("dry_run", message));
     }
     Ok(is_wanted)
 }

@@ -4,15 +4,15 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 
 use http::{Method, Response, StatusCode};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::id::is_name;
 use shared::port::Body;
 use shared::snapshot::Snapshot;
 
-use super::list::{ListPage, PageOf};
-use super::providers::{NAME_RULE, means_shadowed, source};
+use super::list::{Containing, ListPage, PageOf, SortedPaging};
+use super::providers::{NAME_RULE, Sourced};
 use super::reference::NoContent;
 use super::spend::sums_since;
 use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
@@ -33,32 +33,38 @@ pub(super) static ROUTES: &[Route] = &[
             "Lists the endpoints of the file and of the API, in order of `name`, `targets` or `requests` (of the last \
              24 hours) if wanted.",
         )
-        .query(&["limit", "cursor", "sort", "order", "source", "provider", "q"]),
+        .query::<EndpointList>(),
     write_of(Method::POST, "endpoints", |call| Box::pin(create(call)))
         .answers::<ShownEndpoint>("Creates an endpoint.")
         .statuses(&[201])
         .takes::<NewEndpoint>(),
     route_of(Method::GET, "endpoints/{}", |call| Box::pin(show(call)))
         .answers::<ShownEndpoint>("Shows an endpoint.")
-        .query(&["source"]),
+        .query::<Sourced>(),
     write_of(Method::PUT, "endpoints/{}", |call| Box::pin(replace(call)))
         .answers::<ShownEndpoint>("Replaces the content of an endpoint of the API.")
         .takes::<Whole>()
-        .query(&["source"])
+        .query::<Sourced>()
         .reads_version(),
     write_of(Method::DELETE, "endpoints/{}", |call| Box::pin(delete(call)))
         .answers::<NoContent>("Deletes an endpoint of the API.")
-        .query(&["source"])
+        .query::<Sourced>()
         .reads_version(),
 ];
 
+type EndpointList = (SortedPaging<EndpointColumn>, Sourced, EndpointQuery, Containing);
+
+/// The filters of a list.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct EndpointQuery {
+    /// Only those of this provider, by ID.
+    provider: Option<String>,
+}
+
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let page = PageOf::sortable(&mut query, COLUMNS)?;
-    let source = source(&mut query)?;
-    let provider = query.text("provider");
-    let text = query.text("q").map(|text| text.to_lowercase());
-    query.finish()?;
+    let (paging, source, EndpointQuery { provider }, containing): EndpointList = call.query()?;
+    let (page, text) = (PageOf::of(paging)?, containing.lower_case());
     let used = match page.column() {
         Some(EndpointColumn::Requests) => {
             let since_ms = (unix_ms() / HOUR_MS).saturating_sub(24).saturating_mul(HOUR_MS);
@@ -71,7 +77,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let view = call.app.view.read();
     let wanted = |listed: &&ListedEndpoint| {
         listed.place > page.after
-            && source.is_none_or(|source| source == listed.source)
+            && source.admits(listed.source)
             && provider
                 .as_deref()
                 .is_none_or(|provider| listed.failover.iter().any(|member| member.provider == provider))
@@ -94,32 +100,24 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 /// A column by which the list can be sorted.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 enum EndpointColumn {
     Name,
     Targets,
     Requests,
 }
 
-const COLUMNS: &[(&str, EndpointColumn)] = &[
-    ("name", EndpointColumn::Name),
-    ("targets", EndpointColumn::Targets),
-    ("requests", EndpointColumn::Requests),
-];
-
 fn count(items: usize) -> u64 {
     u64::try_from(items).unwrap_or(u64::MAX)
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let source = source(&mut query)?;
-    query.finish()?;
+    let source: Sourced = call.query()?;
     let view = call.app.view.read();
-    let found = view
-        .endpoints
-        .iter()
-        .find(|listed| listed.name == call.argument() && source.is_none_or(|source| source == listed.source));
+    let found =
+        view.endpoints.iter().find(|listed| listed.name == call.argument() && source.admits(listed.source));
     let listed = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such endpoint."))?;
     let shown = shown(listed, &view.found(&call.app.catalog.known()), &call.app.snapshot.load());
     match listed.version() {
@@ -178,9 +176,7 @@ struct Whole {
 }
 
 async fn replace(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let shadowed = means_shadowed(&mut query)?;
-    query.finish()?;
+    let shadowed = call.query::<Sourced>()?.means_shadowed();
     let Whole { failover, preamble } = call.json()?;
     let replace = ReplaceEndpoint {
         name: call.argument().to_owned(),
@@ -193,9 +189,7 @@ async fn replace(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let shadowed = means_shadowed(&mut query)?;
-    query.finish()?;
+    let shadowed = call.query::<Sourced>()?.means_shadowed();
     let delete = DeleteEndpoint { name: call.argument().to_owned(), if_version: call.if_match()?, shadowed };
     call.execute(StatusCode::NO_CONTENT, delete).await
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use http::{Method, Response, StatusCode};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use shared::error_kind::ErrorKind;
 use shared::id::is_name;
 use shared::port::Body;
 use shared::secret::Secret;
 use shared::standard_webhooks::WebhookKey;
 
-use super::list::{ListPage, PageOf};
+use super::list::{Containing, ListPage, PageOf, SortedPaging};
 use super::providers::NAME_RULE;
 use super::reference::{NoContent, NoMembers};
 use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
@@ -26,7 +26,7 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<ListPage<ShownExtension>>(
             "Lists the extensions, in order of `name` or `created` if wanted.",
         )
-        .query(&["limit", "cursor", "sort", "order", "q"]),
+        .query::<ExtensionList>(),
     write_of(Method::POST, "extensions", |call| Box::pin(create(call)))
         .answers::<ShownExtension>("Adds an extension.")
         .statuses(&[201])
@@ -46,12 +46,11 @@ pub(super) static ROUTES: &[Route] = &[
         .acts_each_time(),
 ];
 
+type ExtensionList = (SortedPaging<ExtensionColumn>, Containing);
+
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let columns = [("name", ExtensionColumn::Name), ("created", ExtensionColumn::Created)];
-    let page = PageOf::sortable(&mut query, &columns)?;
-    let text = query.text("q");
-    query.finish()?;
+    let (paging, Containing { q: text }): ExtensionList = call.query()?;
+    let page = PageOf::of(paging)?;
     let (after, rows) = (page.after.clone(), page.rows());
     let ask = call.app.readers.ask(move |db| extensions::page(db, text.as_deref(), &after, rows));
     let value = |row: &ExtensionRow, column| {
@@ -65,7 +64,9 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 /// A column by which the list can be sorted.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 enum ExtensionColumn {
     Name,
     Created,

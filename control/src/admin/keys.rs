@@ -12,7 +12,7 @@ use shared::port::Body;
 use shared::quota::{Counters, Subject};
 
 use super::field::Lists;
-use super::list::{PageOf, PageRows, SortValue};
+use super::list::{Containing, PageOf, PageRows, SortValue, SortedPaging};
 use super::query::choose;
 use super::quotas::key_limits;
 use super::reference::{NoContent, NoMembers};
@@ -37,7 +37,7 @@ pub(super) static ROUTES: &[Route] = &[
             "Lists the project keys, in order of `name`, `created`, `last_used`, `spend` (of this month) or `expires` \
              if wanted.",
         )
-        .query(&["limit", "cursor", "sort", "order", "project", "acts_as", "state", "prefix", "q"])
+        .query::<KeyList>()
         .permits(Permission::SeeKeys),
     write_of(Method::POST, "keys", |call| Box::pin(create(call)))
         .answers::<Issued>("Mints a project key.")
@@ -69,18 +69,27 @@ pub(super) static ROUTES: &[Route] = &[
         .reads_version(),
 ];
 
+type KeyList = (SortedPaging<KeyColumn>, KeyQuery, Containing);
+
+/// The filters of a list.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct KeyQuery {
+    /// Only those of this project, by ID.
+    project: Option<String>,
+    /// Only keys that act as this human, by ID.
+    acts_as: Option<String>,
+    /// Only keys in this state.
+    state: Option<KeyState>,
+    /// The beginning of the key itself, as the list shows it.
+    prefix: Option<String>,
+}
+
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let page = PageOf::sortable(&mut query, COLUMNS)?;
-    let filter = KeyFilter {
-        projects: call.standing.projects(),
-        project: query.text("project"),
-        acts_as: query.text("acts_as"),
-        state: query.choice("state", &KeyState::NAMES)?,
-        prefix: query.text("prefix"),
-        text: query.text("q"),
-    };
-    query.finish()?;
+    let (paging, query, Containing { q: text }): KeyList = call.query()?;
+    let page = PageOf::of(paging)?;
+    let (KeyQuery { project, acts_as, state, prefix }, projects) = (query, call.standing.projects());
+    let filter = KeyFilter { projects, project, acts_as, state, prefix, text };
     call.app.writer.flush(FLUSH_TIME_MAX).await;
     let spend = SpendReading::new(Column::Key, call.usage_scope());
     let counters = Arc::clone(&call.app.counters);
@@ -135,7 +144,9 @@ struct ListedKey {
 }
 
 /// A column by which the list can be sorted.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 enum KeyColumn {
     Name,
     Created,
@@ -143,14 +154,6 @@ enum KeyColumn {
     Spend,
     Expires,
 }
-
-const COLUMNS: &[(&str, KeyColumn)] = &[
-    ("name", KeyColumn::Name),
-    ("created", KeyColumn::Created),
-    ("last_used", KeyColumn::LastUsed),
-    ("spend", KeyColumn::Spend),
-    ("expires", KeyColumn::Expires),
-];
 
 fn value(key: &StoredKey, column: KeyColumn, ranks: &SpendRanks) -> Option<SortValue> {
     Some(match column {

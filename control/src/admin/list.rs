@@ -8,7 +8,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use super::ApiError;
-use super::query::{Query, Sorting};
+use super::query::Number;
 
 /// The requested page of a list, which is in its own order or sorted by a column `C`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) struct PageOf<C = NoColumn> {
 }
 
 /// The columns of a list that is always in its own order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum NoColumn {}
 
 /// The requested page of a sorted list.
@@ -33,26 +33,100 @@ struct SortedPage<C> {
     since_ms: Option<u64>,
 }
 
-impl PageOf {
-    /// Takes `limit` and `cursor` out of a query.
-    pub(crate) fn take(query: &mut Query) -> Result<Self, ApiError> {
-        Ok(Self { limit: limit(query)?, after: query.text("cursor").unwrap_or_default(), sorted: None })
+/// The page of a list.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Paging {
+    /// The maximum number of entries on the page. 50 if absent.
+    limit: Option<Number<1, 500>>,
+    /// The `next_cursor` of the previous page.
+    cursor: Option<String>,
+}
+
+/// The order of a list.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct SortedBy<C> {
+    /// The column by which the list is sorted. In its own order if absent.
+    pub(crate) sort: Option<C>,
+    /// The direction of `sort`. Descending if absent.
+    pub(crate) order: Option<Direction>,
+}
+
+/// The page of a list that can be sorted by a column `C`.
+pub(crate) type SortedPaging<C> = (Paging, SortedBy<C>);
+
+/// The filter of a list by text.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Containing {
+    /// A part of the name, in any case.
+    pub(crate) q: Option<String>,
+}
+
+impl Containing {
+    pub(crate) fn lower_case(self) -> Option<String> {
+        self.q.map(|text| text.to_lowercase())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Direction {
+    Desc,
+    Asc,
+}
+
+/// The column by which a list is sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sorting<C> {
+    pub(crate) column: C,
+    pub(crate) descending: bool,
+}
+
+impl Paging {
+    pub(crate) fn limit(&self) -> usize {
+        self.limit.map_or(LIMIT_DEFAULT, Number::rows)
+    }
+
+    pub(crate) fn cursor(&self) -> Option<&str> {
+        self.cursor.as_deref()
+    }
+
+    /// Returns the page of a list in its own order.
+    pub(crate) fn page(self) -> PageOf {
+        PageOf { limit: self.limit(), after: self.cursor.unwrap_or_default(), sorted: None }
+    }
+}
+
+impl<C> SortedBy<C> {
+    /// Returns the column and the direction.
+    pub(crate) fn sorting(self) -> Result<Option<Sorting<C>>, ApiError> {
+        if self.sort.is_none() && self.order.is_some() {
+            let message = "order requires sort, which names the field to sort by.";
+            return Err(ApiError::parameter("order", message));
+        }
+        let descending = self.order != Some(Direction::Asc);
+        Ok(self.sort.map(|column| Sorting { column, descending }))
     }
 }
 
 impl<C: Copy> PageOf<C> {
-    /// Takes `limit`, `cursor`, `sort` and `order` out of a query.
-    pub(crate) fn sortable(query: &mut Query, columns: &[(&'static str, C)]) -> Result<Self, ApiError> {
-        let limit = limit(query)?;
-        let cursor = query.text("cursor");
-        let read = cursor.as_deref().and_then(SortCursor::read);
-        let Some(sorting) = query.sorting(columns)? else {
+    /// Returns the page that a query asks for.
+    pub(crate) fn of((paging, sorted_by): SortedPaging<C>) -> Result<Self, ApiError>
+    where
+        C: Serialize,
+    {
+        let limit = paging.limit();
+        let read = paging.cursor().and_then(SortCursor::read);
+        let Some(sorting) = sorted_by.sorting()? else {
             return match read {
                 Some(cursor) => Err(cursor.misused()),
-                None => Ok(Self { after: cursor.unwrap_or_default(), limit, sorted: None }),
+                None => Ok(Self { after: paging.cursor.unwrap_or_default(), limit, sorted: None }),
             };
         };
-        let sorted = match (cursor, read) {
+        let sorted = match (paging.cursor, read) {
             (None, _) => SortedPage { sorting, after: None, since_ms: None },
             (Some(_), Some(cursor)) => cursor.page(sorting)?,
             (Some(_), None) => return Err(ApiError::parameter("cursor", FOREIGN_CURSOR)),
@@ -103,10 +177,6 @@ impl<C: Copy> PageOf<C> {
     pub(crate) fn column(&self) -> Option<C> {
         self.sorted.as_ref().map(|sorted| sorted.sorting.column)
     }
-}
-
-fn limit(query: &mut Query) -> Result<usize, ApiError> {
-    Ok(query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT))
 }
 
 /// The value by which a row is sorted.
@@ -185,12 +255,12 @@ struct SortCursor {
 }
 
 impl SortCursor {
-    fn of<C>(sorting: &Sorting<C>, place: Place, since_ms: Option<u64>) -> Self {
+    fn of<C: Serialize>(sorting: &Sorting<C>, place: Place, since_ms: Option<u64>) -> Self {
         let value = match place.rank {
             Rank::By(value) => Some(value.into_value()),
             Rank::Own(_) | Rank::Unknown => None,
         };
-        let (sort, descending) = (sorting.name.to_owned(), sorting.descending);
+        let (sort, descending) = (name(&sorting.column), sorting.descending);
         Self { sort, descending, value, id: place.id.into_value(), since_ms }
     }
 
@@ -203,8 +273,8 @@ impl SortCursor {
     }
 
     /// Returns the page that begins after the row; fails if the cursor is of a list in another order.
-    fn page<C>(self, sorting: Sorting<C>) -> Result<SortedPage<C>, ApiError> {
-        if (self.sort.as_str(), self.descending) != (sorting.name, sorting.descending) {
+    fn page<C: Serialize>(self, sorting: Sorting<C>) -> Result<SortedPage<C>, ApiError> {
+        if (&self.sort, self.descending) != (&name(&sorting.column), sorting.descending) {
             return Err(self.misused());
         }
         let after = Some(Place::sorted(self.value, self.id, self.descending));
@@ -219,6 +289,12 @@ impl SortCursor {
         );
         ApiError::parameter("cursor", message)
     }
+}
+
+/// Returns the name of a column.
+fn name(column: &impl Serialize) -> String {
+    let name = serde_json::to_value(column).unwrap_or_default();
+    name.as_str().unwrap_or_default().to_owned()
 }
 
 /// One page of a list.
@@ -238,7 +314,7 @@ impl<T> ListPage<T> {
     }
 
     /// Same as [`Self::page`] for a list that can be sorted; `value` returns the value of a row in a column.
-    pub(crate) fn sorted<C: Copy>(
+    pub(crate) fn sorted<C: Copy + Serialize>(
         rows: impl IntoIterator<Item = T>,
         page: &PageOf<C>,
         id: impl Fn(&T) -> &str,
@@ -278,7 +354,7 @@ pub(crate) struct PageRows<'a, T, C> {
     rows: BTreeMap<Place, T>,
 }
 
-impl<'a, T, C: Copy> PageRows<'a, T, C> {
+impl<'a, T, C: Copy + Serialize> PageRows<'a, T, C> {
     pub(crate) fn new(page: &'a PageOf<C>) -> Self {
         Self { page, rows: BTreeMap::new() }
     }
@@ -334,5 +410,4 @@ impl<'a, T, C: Copy> PageRows<'a, T, C> {
 }
 
 const LIMIT_DEFAULT: usize = 50;
-const LIMIT_MAX: usize = 500;
 const FOREIGN_CURSOR: &str = "cursor must be the next_cursor of an earlier page with the same sort and order; omit it for the first page.";

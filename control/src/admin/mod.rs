@@ -409,15 +409,9 @@ impl Route {
         self
     }
 
-    /// Names its query parameters.
-    const fn query(mut self, parameters: &'static [&'static str]) -> Self {
-        self.reference = self.reference.query(parameters);
-        self
-    }
-
-    /// Names query parameters that it shares with other routes.
-    const fn filters(mut self, parameters: &'static [&'static str]) -> Self {
-        self.reference = self.reference.filters(parameters);
+    /// Describes its query parameters by a struct, or a tuple of structs.
+    const fn query<Q: Shape>(mut self) -> Self {
+        self.reference = self.reference.query::<Q>();
         self
     }
 

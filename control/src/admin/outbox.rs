@@ -6,7 +6,7 @@ use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
-use super::list::{ListPage, PageOf, SortValue};
+use super::list::{Containing, ListPage, PageOf, SortValue, SortedPaging};
 use super::reference::NoMembers;
 use super::webhooks::kinds;
 use super::{ApiError, Call, Route, field, json, route_of, write_of};
@@ -23,7 +23,7 @@ pub(super) static ROUTES: &[Route] = &[
             "Lists deliveries of events, newest first, or in order of `created`, `tries` or `next_try`. Those to workers are \
              listed once a worker has claimed one, or with `to=workers`.",
         )
-        .query(&["limit", "cursor", "sort", "order", "state", "kind", "to", "q"]),
+        .query::<DeliveryList>(),
     write_of(Method::POST, "outbox/{}/retry", |call| Box::pin(retry(call)))
         .answers::<Delivery>("Makes a delivery due at once, with ten new tries.")
         .takes::<NoMembers>(),
@@ -68,17 +68,25 @@ struct DeliveryPage {
     unfinished: OutboxFigures,
 }
 
+type DeliveryList = (SortedPaging<DeliveryColumn>, DeliveryQuery, Containing);
+
+/// The filters of a list.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct DeliveryQuery {
+    /// Only deliveries in this state.
+    state: Option<DeliveryState>,
+    /// Only events of this kind.
+    kind: Option<String>,
+    /// Only deliveries to this receiver: the ID of a webhook, or `workers`.
+    to: Option<String>,
+}
+
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let page = PageOf::sortable(&mut query, COLUMNS)?;
+    let (paging, DeliveryQuery { state, kind, to }, Containing { q: text }): DeliveryList = call.query()?;
+    let page = PageOf::of(paging)?;
     let before = if page.after.is_empty() { i64::MAX } else { cursor(&page.after)? };
-    let filter = DeliveryFilter {
-        state: query.choice("state", &DeliveryState::ALL)?,
-        kind: query.text("kind"),
-        to: query.text("to"),
-        text: query.text("q"),
-    };
-    query.finish()?;
+    let filter = DeliveryFilter { state, kind, to, text };
     let reading = call.app.readers.ask(move |db| {
         let found = outbox::page(db, &filter, before, page.rows())?;
         let (data, next_cursor) = ListPage::sorted(found, &page, |delivery| &delivery.id, value).into_parts();
@@ -91,18 +99,14 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 /// A column by which the list can be sorted.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 enum DeliveryColumn {
     Created,
     Tries,
     NextTry,
 }
-
-const COLUMNS: &[(&str, DeliveryColumn)] = &[
-    ("created", DeliveryColumn::Created),
-    ("tries", DeliveryColumn::Tries),
-    ("next_try", DeliveryColumn::NextTry),
-];
 
 fn value(delivery: &Delivery, column: DeliveryColumn) -> Option<SortValue> {
     Some(match column {

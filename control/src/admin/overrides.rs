@@ -7,7 +7,7 @@ use serde_json::Value;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
-use super::list::{ListPage, PageOf};
+use super::list::{ListPage, Paging};
 use super::reference::NoContent;
 use super::{ApiError, Call, Route, field, json, route_of, write_of};
 use crate::common::model_facts::Facts;
@@ -19,7 +19,7 @@ use crate::writer::command::catalog::{CreateOverride, DeleteOverride, StoredOver
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "catalog/overrides", |call| Box::pin(list(call)))
         .answers::<ListPage<Override>>("Lists the overrides of facts about models.")
-        .query(&["limit", "cursor", "provider", "model"]),
+        .query::<(Paging, OverrideQuery)>(),
     write_of(Method::POST, "catalog/overrides", |call| Box::pin(create(call)))
         .answers::<StoredOverride>("Overrides facts about a model, such as its prices, from a time on.")
         .statuses(&[201])
@@ -30,12 +30,20 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<NoContent>("Deletes an override."),
 ];
 
+/// The filters of the list.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct OverrideQuery {
+    /// Only those of this provider, by ID.
+    provider: Option<String>,
+    /// Only those of this model, by its ID at the provider.
+    model: Option<String>,
+}
+
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let page = PageOf::take(&mut query)?;
-    let which =
-        Which { provider: query.text("provider"), model: query.text("model"), after: page.after.clone() };
-    query.finish()?;
+    let (paging, OverrideQuery { provider, model }): (Paging, OverrideQuery) = call.query()?;
+    let page = paging.page();
+    let which = Which { provider, model, after: page.after.clone() };
     let rows = page.rows();
     let found = call.app.readers.ask(move |db| overrides::page(db, &which, rows)).await?;
     json(&ListPage::page(found, &page, |row| &row.id))

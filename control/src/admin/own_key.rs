@@ -27,7 +27,7 @@ use crate::usage::key_days::days_of_key;
 use crate::usage::sums::UsageSums;
 
 pub(super) async fn show(app: &App, holder: &KeyHolder, parts: &Parts) -> Result<Response<Body>, ApiError> {
-    Query::parse(parts.uri.query().unwrap_or_default())?.finish()?;
+    Query::parse(parts.uri.query().unwrap_or_default())?.take_all::<()>()?;
     let access = &*holder.0;
     let snapshot = app.snapshot.load();
     let key = access.key.as_str().to_owned();

@@ -1,11 +1,11 @@
 //! `principals`: the humans known to the gateway.
 
 use http::{Method, Response, StatusCode};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
-use super::list::{ListPage, PageOf, SortValue};
+use super::list::{Containing, ListPage, PageOf, SortValue, SortedPaging};
 use super::reference::NoContent;
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::admin::permission::Permission;
@@ -18,7 +18,7 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<ListPage<principals::Principal>>(
             "Lists the humans, in order of `name`, `email` or `created` if wanted.",
         )
-        .query(&["limit", "cursor", "sort", "order", "disabled", "q"])
+        .query::<PrincipalList>()
         .permits(Permission::SeeSelf),
     write_of(Method::POST, "principals", |call| Box::pin(create(call)))
         .answers::<principals::Principal>("Creates a human.")
@@ -36,11 +36,19 @@ pub(super) static ROUTES: &[Route] = &[
         .reads_version(),
 ];
 
+type PrincipalList = (SortedPaging<PrincipalColumn>, Disabled, Containing);
+
+/// The filter by whether an object is disabled.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Disabled {
+    /// Only those that are disabled, or only those that are not.
+    pub(super) disabled: Option<bool>,
+}
+
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let page = PageOf::sortable(&mut query, COLUMNS)?;
-    let filter = PrincipalFilter { disabled: query.flag("disabled")?, text: query.text("q") };
-    query.finish()?;
+    let (paging, Disabled { disabled }, Containing { q: text }): PrincipalList = call.query()?;
+    let (page, filter) = (PageOf::of(paging)?, PrincipalFilter { disabled, text });
     if let Some(own) = call.standing.human().map(str::to_owned) {
         let own = call.app.readers.ask(move |db| principals::find(db, &own)).await?;
         return json(&ListPage::whole(own.into_iter().collect()));
@@ -51,18 +59,14 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 /// A column by which the list can be sorted.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 enum PrincipalColumn {
     Name,
     Email,
     Created,
 }
-
-const COLUMNS: &[(&str, PrincipalColumn)] = &[
-    ("name", PrincipalColumn::Name),
-    ("email", PrincipalColumn::Email),
-    ("created", PrincipalColumn::Created),
-];
 
 fn value(principal: &principals::Principal, column: PrincipalColumn) -> Option<SortValue> {
     Some(match column {

@@ -6,7 +6,8 @@ use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
 use super::field::Lists;
-use super::list::{ListPage, PageOf, SortValue};
+use super::list::{Containing, ListPage, PageOf, Paging, SortValue, SortedPaging};
+use super::principals::Disabled;
 use super::query::choose;
 use super::quotas::key_limits;
 use super::reference::NoContent;
@@ -31,7 +32,7 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<SpendPage<ListedProject>>(
             "Lists the projects, in order of `name`, `created`, `members`, `keys` or `spend` (of this month) if wanted.",
         )
-        .query(&["limit", "cursor", "sort", "order", "principal", "disabled", "q"])
+        .query::<ProjectList>()
         .permits(Permission::SeeProjects),
     write_of(Method::POST, "projects", |call| Box::pin(create(call)))
         .answers::<projects::StoredProject>("Creates a project.")
@@ -49,7 +50,7 @@ pub(super) static ROUTES: &[Route] = &[
         .reads_version(),
     route_of(Method::GET, "projects/{}/members", |call| Box::pin(list_members(call)))
         .answers::<ListPage<ShownMember>>("Lists the members of a project.")
-        .query(&["limit", "cursor", "disabled", "q"])
+        .query::<(Paging, MemberQuery)>()
         .permits(Permission::SeeProjects),
     write_of(Method::PUT, "projects/{}/members/{}", |call| Box::pin(put_member(call)))
         .answers::<ShownMember>("Adds a human to a project, or changes the role.")
@@ -60,17 +61,31 @@ pub(super) static ROUTES: &[Route] = &[
         .permits(Permission::ChangeMembers),
 ];
 
+type ProjectList = (SortedPaging<ProjectColumn>, ProjectQuery, Disabled, Containing);
+
+/// The filters of a list.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ProjectQuery {
+    /// Only those of this human, by ID.
+    principal: Option<String>,
+}
+
+/// The filters of a list of members.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct MemberQuery {
+    /// Only humans that are disabled, or only those that are not.
+    disabled: Option<bool>,
+    /// A part of the human's name, e-mail address or ID.
+    q: Option<String>,
+}
+
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let page = PageOf::sortable(&mut query, COLUMNS)?;
-    let member = call.standing.human().map(str::to_owned);
-    let filter = ProjectFilter {
-        member,
-        principal: query.text("principal"),
-        disabled: query.flag("disabled")?,
-        text: query.text("q"),
-    };
-    query.finish()?;
+    let query: ProjectList = call.query()?;
+    let (paging, ProjectQuery { principal }, Disabled { disabled }, Containing { q: text }) = query;
+    let (page, member) = (PageOf::of(paging)?, call.standing.human().map(str::to_owned));
+    let filter = ProjectFilter { member, principal, disabled, text };
     call.app.writer.flush(FLUSH_TIME_MAX).await;
     let spend = SpendReading::new(Column::Project, call.usage_scope());
     json(&call.app.readers.ask(move |db| listed(db, &page, &filter, &spend)).await?)
@@ -101,7 +116,9 @@ struct ListedProject {
 }
 
 /// A column by which the list can be sorted.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 enum ProjectColumn {
     Name,
     Created,
@@ -109,14 +126,6 @@ enum ProjectColumn {
     Keys,
     Spend,
 }
-
-const COLUMNS: &[(&str, ProjectColumn)] = &[
-    ("name", ProjectColumn::Name),
-    ("created", ProjectColumn::Created),
-    ("members", ProjectColumn::Members),
-    ("keys", ProjectColumn::Keys),
-    ("spend", ProjectColumn::Spend),
-];
 
 fn value(summary: &ProjectSummary, column: ProjectColumn, ranks: &SpendRanks) -> Option<SortValue> {
     Some(match column {
@@ -219,10 +228,8 @@ async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 async fn list_members(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let page = PageOf::take(&mut query)?;
-    let filter = PrincipalFilter { disabled: query.flag("disabled")?, text: query.text("q") };
-    query.finish()?;
+    let (paging, MemberQuery { disabled, q: text }): (Paging, MemberQuery) = call.query()?;
+    let (page, filter) = (paging.page(), PrincipalFilter { disabled, text });
     let (id, after, rows) = (call.argument().to_owned(), page.after.clone(), page.rows());
     let ask = call.app.readers.ask(move |db| {
         let project = projects::find(db, &id)?;

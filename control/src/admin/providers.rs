@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::{Method, Response, StatusCode};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use shared::clock::monotonic_ms;
 use shared::error_kind::ErrorKind;
@@ -15,8 +15,8 @@ use shared::routing::ProviderInstance;
 use shared::snapshot::Snapshot;
 
 use super::health::{recent_since_ms, served_since};
-use super::list::{ListPage, PageOf, SortValue};
-use super::query::{Query, choose};
+use super::list::{Containing, ListPage, PageOf, SortValue, SortedPaging};
+use super::query::choose;
 use super::reference::NoContent;
 use super::{ApiError, App, Call, Route, json, json_of_version, oauth, route_of, write_of};
 use crate::admin::permission::Permission;
@@ -35,7 +35,7 @@ pub(super) static ROUTES: &[Route] = &[
              `failures` (since the last success), `served`, `first_token` (both of this hour and the one before) or \
              `last_failure` if wanted.",
         )
-        .query(&["limit", "cursor", "sort", "order", "source", "owner", "state", "q"])
+        .query::<ProviderList>()
         .permits(Permission::SeeConnections),
     write_of(Method::POST, "providers", |call| Box::pin(create(call)))
         .answers::<ShownProvider>("Connects a provider.")
@@ -43,32 +43,58 @@ pub(super) static ROUTES: &[Route] = &[
         .takes::<NewProvider>(),
     route_of(Method::GET, "providers/{}", |call| Box::pin(show(call)))
         .answers::<ShownProvider>("Shows a provider.")
-        .query(&["source"])
+        .query::<Sourced>()
         .permits(Permission::SeeConnections),
     write_of(Method::PATCH, "providers/{}", |call| Box::pin(edit(call)))
         .answers::<ShownProvider>("Changes a provider of the API.")
         .takes::<ProviderPatch>()
-        .query(&["source"])
+        .query::<Sourced>()
         .reads_version(),
     write_of(Method::DELETE, "providers/{}", |call| Box::pin(delete(call)))
         .answers::<NoContent>("Deletes a provider of the API that no endpoint uses.")
-        .query(&["source"])
+        .query::<Sourced>()
         .reads_version(),
 ];
 
+type ProviderList = (SortedPaging<ProviderColumn>, Sourced, ProviderQuery, Containing);
+
+/// The filters of a list.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ProviderQuery {
+    /// Only those of this human, by ID.
+    owner: Option<String>,
+    /// Only those in this state.
+    state: Option<String>,
+}
+
+/// The place where an object is defined.
+#[derive(Clone, Copy, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Sourced {
+    /// Only what the configuration file or the API has defined.
+    source: Option<ObjectSource>,
+}
+
+impl Sourced {
+    pub(super) fn admits(self, source: ObjectSource) -> bool {
+        self.source.is_none_or(|wanted| wanted == source)
+    }
+
+    /// True if the request addresses the API's object even if the configuration file has one with the same name.
+    pub(super) fn means_shadowed(self) -> bool {
+        self.source == Some(ObjectSource::Api)
+    }
+}
+
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let page = PageOf::sortable(&mut query, COLUMNS)?;
-    let source = source(&mut query)?;
-    let owner = query.text("owner");
-    let state = query.text("state");
-    let text = query.text("q").map(|text| text.to_lowercase());
-    query.finish()?;
+    let (paging, source, ProviderQuery { owner, state }, containing): ProviderList = call.query()?;
+    let (page, text) = (PageOf::of(paging)?, containing.lower_case());
     let (snapshot, view) = published(call.app);
     let wanted = |connection: &&ProviderConnection| {
         connection.place > page.after
             && call.standing.human().is_none_or(|human| connection.owner() == Some(human))
-            && source.is_none_or(|source| source == connection.source)
+            && source.admits(connection.source)
             && state.as_deref().is_none_or(|state| state == connection.standing.name())
             && owner.as_deref().is_none_or(|owner| connection.owner() == Some(owner))
             && text.as_deref().is_none_or(|text| {
@@ -105,7 +131,9 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 /// A column by which the list can be sorted.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 enum ProviderColumn {
     Name,
     State,
@@ -114,15 +142,6 @@ enum ProviderColumn {
     FirstToken,
     LastFailure,
 }
-
-const COLUMNS: &[(&str, ProviderColumn)] = &[
-    ("name", ProviderColumn::Name),
-    ("state", ProviderColumn::State),
-    ("failures", ProviderColumn::Failures),
-    ("served", ProviderColumn::Served),
-    ("first_token", ProviderColumn::FirstToken),
-    ("last_failure", ProviderColumn::LastFailure),
-];
 
 /// Returns the rank of a provider by its need of attention: failing, unusable, partly failing, working, switched off.
 fn state_rank(connection: &ProviderConnection, instance: Option<&ProviderInstance>, now_ms: u64) -> u64 {
@@ -156,14 +175,12 @@ fn instance_of<'a>(snapshot: &'a Snapshot, connection: &ProviderConnection) -> O
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let source = source(&mut query)?;
-    query.finish()?;
+    let source: Sourced = call.query()?;
     let (snapshot, view) = published(call.app);
     let found = view.providers.iter().find(|connection| {
         connection.id == call.argument()
             && call.standing.human().is_none_or(|human| connection.owner() == Some(human))
-            && source.is_none_or(|source| source == connection.source)
+            && source.admits(connection.source)
     });
     let connection = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such provider."))?;
     match connection.version() {
@@ -246,9 +263,7 @@ struct ProviderPatch {
 }
 
 async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let shadowed = means_shadowed(&mut query)?;
-    query.finish()?;
+    let shadowed = call.query::<Sourced>()?.means_shadowed();
     let ProviderPatch { auth, owner, written } = call.json()?;
     let edit = EditProvider {
         id: call.argument().to_owned(),
@@ -262,9 +277,7 @@ async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let shadowed = means_shadowed(&mut query)?;
-    query.finish()?;
+    let shadowed = call.query::<Sourced>()?.means_shadowed();
     let delete = DeleteProvider { id: call.argument().to_owned(), if_version: call.if_match()?, shadowed };
     let signed_in = oauth::connectable(&call).ok().filter(|_| !shadowed && !call.dry_run);
     let answer = call.execute(StatusCode::NO_CONTENT, delete).await?;
@@ -282,16 +295,6 @@ async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 fn how_to_sign_in(auth: Option<String>) -> Result<Option<ConnectionAuth>, ApiError> {
     let choices = ConnectionAuth::ALL.map(|auth| (auth.name(), auth));
     auth.map(|auth| choose("auth", &auth, &choices)).transpose()
-}
-
-/// Takes the parameter `source`, if it is present.
-pub(super) fn source(query: &mut Query) -> Result<Option<ObjectSource>, ApiError> {
-    query.choice("source", &[("file", ObjectSource::File), ("api", ObjectSource::Api)])
-}
-
-/// True if the request addresses the API's object even if the configuration file has one with the same name.
-pub(super) fn means_shadowed(query: &mut Query) -> Result<bool, ApiError> {
-    Ok(source(query)? == Some(ObjectSource::Api))
 }
 
 pub(super) const NAME_RULE: &str =

@@ -8,8 +8,8 @@ use shared::error_kind::ErrorKind;
 use shared::port::Body;
 use shared::quota::{Metric, Period, Subject};
 
-use super::list::{PageOf, PageRows, SortValue};
-use super::query::Query;
+use super::list::{Containing, PageOf, PageRows, SortValue, SortedPaging};
+use super::query::{Choice, Count, Named};
 use super::reference::NoContent;
 use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
 use crate::admin::permission::Permission;
@@ -23,19 +23,7 @@ pub(super) static ROUTES: &[Route] = &[
             "Lists the limits and their use, in order of `share` (used and reserved, of the limit), `used`, `limit`, \
              `name` (of the subject) or `resets` if wanted.",
         )
-        .query(&[
-            "limit",
-            "cursor",
-            "sort",
-            "order",
-            "q",
-            "share_percent_min",
-            "kind",
-            "key",
-            "project",
-            "principal",
-            "provider",
-        ])
+        .query::<(SortedPaging<QuotaColumn>, QuotaQuery, Containing)>()
         .permits(Permission::SeeQuotas),
     write_of(Method::POST, "quotas", |call| Box::pin(create(call)))
         .answers::<QuotaStanding>("Creates a limit.")
@@ -65,13 +53,10 @@ struct QuotaPage {
 }
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let page = PageOf::sortable(&mut query, COLUMNS)?;
-    let text = query.text("q").map(|text| text.to_lowercase());
-    let share_ppm_min =
-        query.number("share_percent_min", 0, u64::MAX)?.map(|percent: u64| percent.saturating_mul(10_000));
-    let filter = QuotaFilter { scope: call.standing.scope(), ..filter(&mut query)? };
-    query.finish()?;
+    let (paging, query, containing): (SortedPaging<QuotaColumn>, QuotaQuery, Containing) = call.query()?;
+    let (page, text) = (PageOf::of(paging)?, containing.lower_case());
+    let share_ppm_min = query.share_percent_min.map(|percent| percent.0.saturating_mul(10_000));
+    let filter = QuotaFilter { scope: call.standing.scope(), ..query.filter()? };
     let counters = Arc::clone(&call.app.counters);
     let ask = call.app.readers.ask(move |db| {
         let mut labels = Labels::default();
@@ -97,7 +82,9 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 /// A column by which the list can be sorted.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 enum QuotaColumn {
     Share,
     Used,
@@ -105,14 +92,6 @@ enum QuotaColumn {
     Name,
     Resets,
 }
-
-const COLUMNS: &[(&str, QuotaColumn)] = &[
-    ("share", QuotaColumn::Share),
-    ("used", QuotaColumn::Used),
-    ("limit", QuotaColumn::Limit),
-    ("name", QuotaColumn::Name),
-    ("resets", QuotaColumn::Resets),
-];
 
 fn value(standing: &QuotaStanding, column: QuotaColumn) -> Option<SortValue> {
     Some(match column {
@@ -124,21 +103,52 @@ fn value(standing: &QuotaStanding, column: QuotaColumn) -> Option<SortValue> {
     })
 }
 
-/// Takes the filter of a list: by `kind`, or by subjects of one kind.
-fn filter(query: &mut Query) -> Result<QuotaFilter, ApiError> {
-    let mut filter = QuotaFilter { kind: query.choice("kind", &KINDS)?, ..QuotaFilter::default() };
-    for (name, kind) in KINDS.into_iter().filter(|(_, kind)| *kind != Subject::Gateway) {
-        let Some(ids) = query.text(name) else { continue };
-        if filter.kind.is_some() {
-            return Err(ApiError::parameter(
-                name,
-                "Send exactly one of kind, key, project, principal and provider.",
-            ));
-        }
-        let ids = ids.split(',').map(str::to_owned).collect();
-        filter = QuotaFilter { kind: Some(kind), ids: Some(ids), scope: None };
+/// The filters of a list: by `kind`, or by subjects of one kind.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct QuotaQuery {
+    /// Only limits of which at least so many per cent are used or reserved.
+    share_percent_min: Option<Count>,
+    /// Only limits of subjects of this kind.
+    kind: Option<Choice<Subject>>,
+    /// Only limits of this key, by ID, or of several, separated by commas.
+    key: Option<String>,
+    /// Only limits of this project, by ID, or of several, separated by commas.
+    project: Option<String>,
+    /// Only limits of this human, by ID, or of several, separated by commas.
+    principal: Option<String>,
+    /// Only limits of this provider, by ID, or of several, separated by commas.
+    provider: Option<String>,
+}
+
+impl Named for Subject {
+    fn named() -> Vec<(&'static str, Self)> {
+        [Self::Key, Self::Project, Self::Principal, Self::Provider, Self::Gateway]
+            .map(|kind| (kind.name(), kind))
+            .to_vec()
     }
-    Ok(filter)
+}
+
+impl QuotaQuery {
+    fn filter(self) -> Result<QuotaFilter, ApiError> {
+        let kind = self.kind.map(|kind| kind.0);
+        let mut filter = QuotaFilter { kind, ..QuotaFilter::default() };
+        for (kind, ids) in [
+            (Subject::Key, self.key),
+            (Subject::Project, self.project),
+            (Subject::Principal, self.principal),
+            (Subject::Provider, self.provider),
+        ] {
+            let Some(ids) = ids else { continue };
+            if filter.kind.is_some() {
+                let message = "Send exactly one of kind, key, project, principal and provider.";
+                return Err(ApiError::parameter(kind.name(), message));
+            }
+            let ids = ids.split(',').map(str::to_owned).collect();
+            filter = QuotaFilter { kind: Some(kind), ids: Some(ids), scope: None };
+        }
+        Ok(filter)
+    }
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -281,14 +291,6 @@ pub(super) fn key_limits(field: &str, limits: Vec<KeyLimit>) -> Result<Vec<KeyLi
     Ok(limits)
 }
 
-/// The kinds of subjects, with the query parameters that name them.
-const KINDS: [(&str, Subject); 5] = [
-    ("key", Subject::Key),
-    ("project", Subject::Project),
-    ("principal", Subject::Principal),
-    ("provider", Subject::Provider),
-    ("gateway", Subject::Gateway),
-];
 /// 10^12 units. For a cost in micro-dollars, this is a million dollars.
 const LIMIT_MAX: u64 = 1_000_000_000_000;
 /// The maximum number of limits that a key can be created with.

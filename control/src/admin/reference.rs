@@ -18,11 +18,9 @@ pub(super) struct Reference {
     /// One sentence.
     #[cfg(test)]
     pub(super) doc: &'static str,
+    /// A struct of query parameters, or a tuple of such structs.
     #[cfg(test)]
-    pub(super) query: &'static [&'static str],
-    /// Query parameters shared with other routes.
-    #[cfg(test)]
-    pub(super) filters: &'static [&'static str],
+    pub(super) query: Option<ShapeOf>,
     #[cfg(test)]
     pub(super) body: Option<ShapeOf>,
     #[cfg(test)]
@@ -41,15 +39,8 @@ type ShapeOf = fn(&mut schemars::SchemaGenerator) -> schemars::Schema;
 
 #[cfg(test)]
 impl Reference {
-    pub(super) const NONE: Self = Self {
-        doc: "",
-        query: &[],
-        filters: &[],
-        body: None,
-        answer: None,
-        statuses: &[],
-        acts_each_time: false,
-    };
+    pub(super) const NONE: Self =
+        Self { doc: "", query: None, body: None, answer: None, statuses: &[], acts_each_time: false };
 
     pub(super) const fn answers<A: Shape>(mut self, doc: &'static str) -> Self {
         self.doc = doc;
@@ -62,13 +53,8 @@ impl Reference {
         self
     }
 
-    pub(super) const fn query(mut self, parameters: &'static [&'static str]) -> Self {
-        self.query = parameters;
-        self
-    }
-
-    pub(super) const fn filters(mut self, parameters: &'static [&'static str]) -> Self {
-        self.filters = parameters;
+    pub(super) const fn query<Q: Shape>(mut self) -> Self {
+        self.query = Some(|generator| generator.subschema_for::<Q>());
         self
     }
 
@@ -95,11 +81,7 @@ impl Reference {
         self
     }
 
-    pub(super) const fn query(self, _: &'static [&'static str]) -> Self {
-        self
-    }
-
-    pub(super) const fn filters(self, _: &'static [&'static str]) -> Self {
+    pub(super) const fn query<Q: Shape>(self) -> Self {
         self
     }
 

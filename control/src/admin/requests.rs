@@ -3,22 +3,21 @@
 use std::time::{Duration, Instant};
 
 use http::{Method, Response};
-use jiff::tz::TimeZone;
 use records::Record;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 use shared::usage::StepResult;
 
-use super::list::{PageOf, PageRows, SortValue};
-use super::query::Query;
+use super::list::{PageOf, PageRows, SortValue, SortedPaging};
+use super::query::{Count, Number, Span};
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::admin::permission::Permission;
 use crate::common::recorded::RecordedExchange;
 use crate::db::audit::AuditEntry;
 use crate::db::engine::{Db, DbResult};
 use crate::db::names::OwnerNames;
-use crate::usage::dimension::{CLIENT, END_USER, Marks};
+use crate::usage::dimension::Marks;
 use crate::usage::requests::attempts::AttemptFilter;
 use crate::usage::requests::{
     Bounds, Column, NamedRequest, RequestCursor, RequestFilter, RequestRow, RequestRows, Search, add_owners,
@@ -32,14 +31,13 @@ pub(super) static ROUTES: &[Route] = &[
             "Lists the records of finished requests without traces, newest first, or in order of `time`, `cost`, \
              `duration`, `first_token` or `tokens`.",
         )
-        .query(&["limit", "cursor", "sort", "order"])
-        .filters(FILTERS)
+        .query::<(SortedPaging<RequestColumn>, RequestQuery)>()
         .permits(Permission::SeeUsage),
     route_of(Method::GET, "requests/{}", |call| Box::pin(show(call)))
         .answers::<RequestRow>(
             "Shows the record of a request, with its trace; of several with its ID, the newest one.",
         )
-        .query(&["started_at_ms"])
+        .query::<NamedQuery>()
         .permits(Permission::SeeUsage),
     route_of(Method::GET, "requests/{}/exchange", |call| Box::pin(exchange(call)))
         .answers::<RecordedExchange>(
@@ -49,11 +47,11 @@ pub(super) static ROUTES: &[Route] = &[
 
 /// Returns a page of exchanges, without their traces.
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let (app, mut query) = (call.app, call.query()?);
-    let wanted = PageOf::sortable(&mut query, COLUMNS)?;
+    let app = call.app;
+    let (paging, query): (SortedPaging<RequestColumn>, RequestQuery) = call.query()?;
+    let wanted = PageOf::of(paging)?;
     let start = Some(wanted.after.as_str()).filter(|text| !text.is_empty()).map(cursor).transpose()?;
-    let filter = filter(&call, &mut query)?;
-    query.finish()?;
+    let filter = filter(&call, query)?;
     app.writer.flush(FLUSH_TIME_MAX).await;
     if wanted.column().is_some() {
         let time = if wanted.since_ms().is_some() { AGAIN_TIME } else { LOOKING_TIME };
@@ -72,7 +70,9 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 /// A column by which the list can be sorted.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 enum RequestColumn {
     Time,
     Cost,
@@ -80,14 +80,6 @@ enum RequestColumn {
     FirstToken,
     Tokens,
 }
-
-const COLUMNS: &[(&str, RequestColumn)] = &[
-    ("time", RequestColumn::Time),
-    ("cost", RequestColumn::Cost),
-    ("duration", RequestColumn::Duration),
-    ("first_token", RequestColumn::FirstToken),
-    ("tokens", RequestColumn::Tokens),
-];
 
 /// Returns a page of exchanges that are sorted by a column. A page that stops for lack of time sets the time since which
 /// exchanges are in the list, and later pages keep to it.
@@ -131,93 +123,142 @@ fn value(record: &Record<'_>, column: RequestColumn) -> Option<SortValue> {
     }
 }
 
-/// The parameters that [`filter`] takes.
-pub(crate) const FILTERS: &[&str] = &[
-    "from",
-    "to",
-    "model",
-    "provider",
-    "endpoint",
-    "key",
-    "project",
-    "principal",
-    "operation",
-    "outcome",
-    "tag.NAME",
-    "end_user",
-    "status",
-    "error",
-    "request_id_prefix",
-    "duration_us_min",
-    "cost_micro_usd_min",
-    "cost_micro_usd_max",
-    "status_class",
-    "failed",
-    "failed_over",
-    "attempted",
-    "result",
-    "first_content_us_min",
-    "client",
-    "session",
-    "q",
-];
+/// The time and the filters of requests.
+pub(crate) type RequestQuery = (Span, RequestFilters);
 
-/// Takes the filters from a query.
-pub(crate) fn filter(call: &Call<'_>, query: &mut Query) -> Result<RequestFilter, ApiError> {
-    filter_in(call, query, &TimeZone::UTC)
+/// The filters of requests.
+pub(crate) type RequestFilters = (ColumnQuery, MarkQuery, RecordQuery);
+
+/// The filters by what the sums of usage contain.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ColumnQuery {
+    /// Only those of this model, by its ID at the provider.
+    model: Option<String>,
+    /// Only those of this provider, by ID.
+    provider: Option<String>,
+    /// Only requests to this endpoint.
+    endpoint: Option<String>,
+    /// Only those of this key, by ID.
+    key: Option<String>,
+    /// Only those of this project, by ID.
+    project: Option<String>,
+    /// Only those of this human, by ID.
+    principal: Option<String>,
+    /// Only requests of this operation.
+    operation: Option<String>,
+    /// Only requests with this outcome.
+    outcome: Option<String>,
 }
 
-/// Takes the filters from a query whose dates are those of a time zone.
+/// The filters by what clients say about their requests.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct MarkQuery {
+    /// Only requests with these tags: `tag.team=search` for the tag `team` with the value `search`.
+    #[serde(rename = "tag.NAME")]
+    #[cfg_attr(test, schemars(with = "Option<std::collections::BTreeMap<String, String>>"))]
+    tags: Vec<(String, String)>,
+    /// Only requests of this end user, by name or pseudonym.
+    end_user: Option<String>,
+    /// Only requests of this client, such as an SDK or agent.
+    client: Option<String>,
+}
+
+/// The filters by what only records contain.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct RecordQuery {
+    /// Only requests that were answered with this status.
+    status: Option<Number<100, 999>>,
+    /// Only requests with this error code.
+    error: Option<String>,
+    /// The beginning of the request ID.
+    request_id_prefix: Option<String>,
+    /// Only requests that took at least so many microseconds.
+    duration_us_min: Option<Count>,
+    /// Only requests that cost at least so many micro-dollars.
+    cost_micro_usd_min: Option<Count>,
+    /// Only requests that cost at most so many micro-dollars.
+    cost_micro_usd_max: Option<Count>,
+    /// Only requests whose status begins with this digit.
+    status_class: Option<Number<1, 9>>,
+    /// Only requests that failed, or only those that did not.
+    failed: Option<bool>,
+    /// Only requests that another target answered than the first one, or only the others.
+    failed_over: Option<bool>,
+    /// Only requests with an attempt at this provider, by ID.
+    attempted: Option<String>,
+    /// Only requests with an attempt that ended so.
+    #[cfg_attr(test, schemars(with = "Option<crate::common::shared_shapes::StepResult>"))]
+    result: Option<StepResult>,
+    /// Only requests whose first content took at least so many microseconds.
+    first_content_us_min: Option<Count>,
+    /// Only requests of this session, by name or pseudonym.
+    session: Option<String>,
+    /// A part of the name, in any case.
+    q: Option<String>,
+}
+
+/// Returns the filter of a query.
+pub(crate) fn filter(call: &Call<'_>, (span, filters): RequestQuery) -> Result<RequestFilter, ApiError> {
+    filter_in(call, span.ms()?, filters)
+}
+
+/// Returns the filter of a query about a time.
 pub(super) fn filter_in(
     call: &Call<'_>,
-    query: &mut Query,
-    zone: &TimeZone,
+    (from_ms, to_ms): (Option<u64>, Option<u64>),
+    (columns, marks, query): RequestFilters,
 ) -> Result<RequestFilter, ApiError> {
     let app = call.app;
-    let nano = |micro: u64| micro.saturating_mul(1_000);
-    let (from_ms, to_ms) = query.span_in(zone)?;
+    let nano = |micro: Count| micro.0.saturating_mul(1_000);
+    let status = |number: u64| u16::try_from(number).unwrap_or(u16::MAX);
     Ok(RequestFilter {
         from_ms,
         to_ms,
-        status: query.number("status", 100, 999)?,
-        names: names(query),
-        marks: marks(app, query)?,
-        error: query.text("error"),
-        request_id_prefix: query.text("request_id_prefix"),
-        duration_us_min: query.number("duration_us_min", 0, u64::MAX)?,
-        cost_min: query.number("cost_micro_usd_min", 0, u64::MAX)?.map(nano),
-        cost_max: query.number("cost_micro_usd_max", 0, u64::MAX)?.map(nano),
-        status_class: query.number("status_class", 1, 9)?,
-        is_failed: query.choice("failed", &BOOLEAN)?,
-        first_content_us_min: query.number("first_content_us_min", 0, u64::MAX)?,
-        sessions: sessions(app, query),
+        status: query.status.map(|number| status(number.0)),
+        names: columns.names(),
+        marks: marks.marks(app)?,
+        error: query.error,
+        request_id_prefix: query.request_id_prefix,
+        duration_us_min: query.duration_us_min.map(|min| min.0),
+        cost_min: query.cost_micro_usd_min.map(nano),
+        cost_max: query.cost_micro_usd_max.map(nano),
+        status_class: query.status_class.map(|number| status(number.0)),
+        is_failed: query.failed,
+        first_content_us_min: query.first_content_us_min.map(|min| min.0),
+        sessions: query.session.map_or_else(Vec::new, |name| sessions(app, name)),
         attempts: AttemptFilter {
-            failed_over: query.choice("failed_over", &BOOLEAN)?,
-            attempted: query.text("attempted"),
-            result: query.choice("result", &StepResult::ALL.map(|result| (result.name(), result)))?,
+            failed_over: query.failed_over,
+            attempted: query.attempted,
+            result: query.result,
         },
-        search: query.text("q").map(Search::new),
+        search: query.q.map(Search::new),
         scope: call.usage_scope(),
     })
 }
 
-/// Takes the filter by session, given by name or by pseudonym.
-fn sessions(app: &App, query: &mut Query) -> Vec<String> {
-    let pseudonym = |name: &str| app.snapshot.load().key_hasher.session(name).into_string();
-    query.text("session").map(|name| vec![pseudonym(&name), name]).unwrap_or_default()
+/// Returns the values of a session, given by name or by pseudonym.
+fn sessions(app: &App, name: String) -> Vec<String> {
+    vec![app.snapshot.load().key_hasher.session(&name).into_string(), name]
 }
 
-const BOOLEAN: [(&str, bool); 2] = [("true", true), ("false", false)];
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct NamedQuery {
+    /// The start of the request, in milliseconds since the Unix epoch, if several have its ID.
+    started_at_ms: Option<Count>,
+}
 
 /// Returns the newest exchange with this id that the caller may see, or that of a time, including its trace.
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let (app, mut query) = (call.app, call.query()?);
+    let (app, NamedQuery { started_at_ms }) = (call.app, call.query()?);
     let wanted = NamedRequest {
         request_id: call.argument().to_owned(),
-        started_at_ms: query.number("started_at_ms", 0, u64::MAX)?,
+        started_at_ms: started_at_ms.map(|at| at.0),
         scope: call.usage_scope(),
     };
-    query.finish()?;
     app.writer.flush(FLUSH_TIME_MAX).await;
     let found: Option<RequestRow> = app.readers.ask(move |db| row(db, &wanted)).await?;
     let found =
@@ -246,20 +287,33 @@ const NOT_CAPTURED: &str = "This request was not captured. To capture the reques
 const NO_LONGER_CAPTURED: &str = "There is no captured exchange with this request ID. An exchange is stored when it has ended, and kept \
                                   for 24 hours at most. Requests from the console are not captured.";
 
-/// Takes the filters by column that are present.
-pub(crate) fn names(query: &mut Query) -> Vec<(Column, String)> {
-    Column::ALL.iter().filter_map(|column| Some((*column, query.text(column.name())?))).collect()
+impl ColumnQuery {
+    /// Returns the filters that are present.
+    pub(crate) fn names(self) -> Vec<(Column, String)> {
+        let named = [
+            (Column::Model, self.model),
+            (Column::Provider, self.provider),
+            (Column::Endpoint, self.endpoint),
+            (Column::Key, self.key),
+            (Column::Project, self.project),
+            (Column::Principal, self.principal),
+            (Column::Operation, self.operation),
+            (Column::Outcome, self.outcome),
+        ];
+        named.into_iter().filter_map(|(column, name)| Some((column, name?))).collect()
+    }
 }
 
-/// Takes the filters by tag (`tag.NAME=VALUE`), by end user, given by name or by pseudonym, and by client.
-pub(crate) fn marks(app: &App, query: &mut Query) -> Result<Marks, ApiError> {
-    let tags = query.with_prefix("tag.");
-    if tags.iter().any(|(name, _)| name.is_empty()) {
-        return Err(ApiError::parameter("tag.", "A filter by tag must be tag.NAME=VALUE."));
+impl MarkQuery {
+    /// Returns the filters by tag, by end user, given by name or by pseudonym, and by client.
+    pub(crate) fn marks(self, app: &App) -> Result<Marks, ApiError> {
+        if self.tags.iter().any(|(name, _)| name.is_empty()) {
+            return Err(ApiError::parameter("tag.", "A filter by tag must be tag.NAME=VALUE."));
+        }
+        let pseudonym = |name: &str| app.snapshot.load().key_hasher.pseudonym(name).into_string();
+        let end_users = self.end_user.map(|name| vec![pseudonym(&name), name]);
+        Ok(Marks { tags: self.tags, end_users: end_users.unwrap_or_default(), client: self.client })
     }
-    let pseudonym = |name: &str| app.snapshot.load().key_hasher.pseudonym(name).into_string();
-    let end_users = query.text(END_USER).map(|name| vec![pseudonym(&name), name]);
-    Ok(Marks { tags, end_users: end_users.unwrap_or_default(), client: query.text(CLIENT) })
 }
 
 /// Ids with 20 digits at most.
@@ -297,12 +351,13 @@ mod tests {
     use shared::usage::{UsageEvent, UsageLog as _};
 
     use super::*;
+    use crate::admin::query::Query;
     use crate::usage::tests::{Process, event};
 
     /// Returns the costs on a page that is sorted by cost and read until `until`, and the page.
     fn dearest(db: &Db, query: &str, until: Instant) -> (Vec<f64>, Value) {
-        let mut query = Query::parse(&format!("sort=cost&limit=2{query}")).unwrap();
-        let page = PageOf::sortable(&mut query, COLUMNS).unwrap();
+        let query = Query::parse(&format!("sort=cost&limit=2{query}")).unwrap();
+        let page = PageOf::of(query.take_all().unwrap()).unwrap();
         let found = json!(sorted(db, RequestFilter::default(), &page, until).unwrap());
         let cost = |row: &Value| row["cost_micro_usd"].as_f64().unwrap();
         (found["data"].as_array().unwrap().iter().map(cost).collect(), found)

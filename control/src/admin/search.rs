@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use http::{Method, Response};
 use records::RecordName;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use shared::clock::unix_ms;
 use shared::port::Body;
 
 use super::list::ListPage;
-use super::query::Query;
+use super::query::{Choice, Named, Number};
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::admin::permission::Permission;
 use crate::db::engine::{Db, DbResult};
@@ -31,13 +31,13 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<ListPage<FoundObject>>(
             "Finds objects of every kind by name, ID or prefix, the best first.",
         )
-        .query(&["q", "limit"])
+        .query::<SearchQuery>()
         .permits(Permission::Search),
     route_of(Method::GET, "suggest", |call| Box::pin(suggest(call)))
         .answers::<ListPage<Suggestion>>(
             "Lists the names in the records of the last 30 days, the most frequent first.",
         )
-        .query(&["field", "q", "limit"])
+        .query::<SuggestQuery>()
         .permits(Permission::SeeUsage),
 ];
 
@@ -78,11 +78,20 @@ impl FoundObject {
     }
 }
 
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct SearchQuery {
+    /// A part of a name, an ID, or the beginning of a key or of a request ID.
+    #[cfg_attr(test, schemars(required))]
+    q: Option<String>,
+    /// The maximum number of results.
+    limit: Option<Number<1, FOUND_MAX>>,
+}
+
 async fn find(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let limit = query.number("limit", 1, FOUND_MAX)?.unwrap_or(FOUND_DEFAULT);
-    let wanted = Wanted { text: wanted(&mut query)?, rows: limit, scope: call.standing.scope() };
-    query.finish()?;
+    let SearchQuery { q, limit } = call.query()?;
+    let limit = limit.map_or(FOUND_DEFAULT, Number::rows);
+    let wanted = Wanted { text: wanted(q)?, rows: limit, scope: call.standing.scope() };
     let app = call.app;
     let mut found = of_routing(app, &wanted);
     app.writer.flush(FLUSH_TIME_MAX).await;
@@ -93,9 +102,9 @@ async fn find(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     json(&ListPage::whole(found))
 }
 
-/// Takes the text to search for.
-fn wanted(query: &mut Query) -> Result<String, ApiError> {
-    let text = query.text("q").unwrap_or_default().trim().to_owned();
+/// Checks the text to search for.
+fn wanted(text: Option<String>) -> Result<String, ApiError> {
+    let text = text.unwrap_or_default().trim().to_owned();
     if text.is_empty() || text.chars().count() > TEXT_CHARS_MAX {
         let message = format!("q must be 1 to {TEXT_CHARS_MAX} characters to search for.");
         return Err(ApiError::parameter("q", message));
@@ -220,20 +229,28 @@ enum SuggestedField {
     Recorded(RecordName),
 }
 
+impl Named for SuggestedField {
+    fn named() -> Vec<(&'static str, Self)> {
+        let columns = Column::ALL.iter().map(|column| (column.name(), Self::Column(*column)));
+        let recorded = [("client", RecordName::Client), ("error", RecordName::Error)];
+        columns.chain(recorded.map(|(name, kind)| (name, Self::Recorded(kind)))).collect()
+    }
+}
+
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct SuggestQuery {
+    /// The field of the records whose names are wanted.
+    field: Choice<SuggestedField>,
+    /// A part of the name, in any case.
+    q: Option<String>,
+    /// The maximum number of names.
+    limit: Option<Number<1, FOUND_MAX>>,
+}
+
 async fn suggest(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let limit = query.number("limit", 1, FOUND_MAX)?.unwrap_or(FOUND_DEFAULT);
-    let columns = Column::ALL.iter().map(|column| (column.name(), SuggestedField::Column(*column)));
-    let recorded = [("client", RecordName::Client), ("error", RecordName::Error)];
-    let recorded = recorded.map(|(name, kind)| (name, SuggestedField::Recorded(kind)));
-    let fields: Vec<(&str, SuggestedField)> = columns.chain(recorded).collect();
-    let field = query.choice("field", &fields)?;
-    let names: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
-    let field = field.ok_or_else(|| {
-        ApiError::parameter("field", format!("field must be one of: {}.", names.join(", ")))
-    })?;
-    let text = query.text("q").unwrap_or_default().to_lowercase();
-    query.finish()?;
+    let SuggestQuery { field: Choice(field), q, limit } = call.query()?;
+    let (text, limit) = (q.unwrap_or_default().to_lowercase(), limit.map_or(FOUND_DEFAULT, Number::rows));
     call.app.writer.flush(FLUSH_TIME_MAX).await;
     let scope = call.usage_scope();
     let reading = call.app.readers.ask(move |db| suggestions(db, (field, &scope), &text, limit));
@@ -298,7 +315,7 @@ fn kind_of(column: Column) -> Option<NamedKind> {
 }
 
 const FOUND_DEFAULT: usize = 20;
-const FOUND_MAX: usize = 50;
+const FOUND_MAX: u64 = 50;
 const TEXT_CHARS_MAX: usize = 200;
 /// The length from which a text is compared with the beginning of request ids, how many are found, and the time for that.
 const REQUEST_PREFIX_MIN: usize = 8;

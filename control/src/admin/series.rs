@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use http::{Method, Response};
 use jiff::tz::TimeZone;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use shared::clock::unix_ms;
 use shared::port::Body;
 
-use super::query::Query;
-use super::requests::{FILTERS, filter_in};
+use super::query::{Choice, CommaList, LocalSpan, Named};
+use super::requests::{RequestFilters, filter_in};
 use super::steps::{SteppedTime, Steps};
-use super::usage::{group_by, names_of_group, zone};
+use super::usage::{dimensions, names_of_group};
 use super::{ApiError, Call, Route, json, route_of};
 use crate::admin::permission::Permission;
 use crate::common::money::MicroUsd;
@@ -32,17 +32,17 @@ use crate::writer::FLUSH_TIME_MAX;
 
 pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "series", |call| Box::pin(show(call)))
     .answers::<SeriesAnswer>("Shows figures by steps of time, as columns.")
-    .query(&["step", "tz", "group_by"])
-    .filters(FILTERS)
+    .query::<(SeriesQuery, LocalSpan, RequestFilters)>()
     .permits(Permission::SeeUsage)];
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let (app, mut query) = (call.app, call.query()?);
-    let group_by = group_by(&mut query, DIMENSIONS_MAX)?;
-    let (step, zone) = (step(&mut query)?, zone(&mut query)?);
-    let filter = filter_in(&call, &mut query, &zone)?;
-    query.finish()?;
-    let time = SeriesTime::of(&filter, step, zone)?;
+    let app = call.app;
+    let (SeriesQuery { step, group_by }, span, filters): (SeriesQuery, LocalSpan, RequestFilters) =
+        call.query()?;
+    let (bounds, zone) = span.ms()?;
+    let filter = filter_in(&call, bounds, filters)?;
+    let time = SeriesTime::of(&filter, step.map_or(Step::Fitting, |step| step.0), zone)?;
+    let group_by = dimensions(group_by, DIMENSIONS_MAX)?;
     let question = SeriesQuestion { edges: time.edges.clone(), group_by, filter };
     app.writer.flush(FLUSH_TIME_MAX).await;
     let owned = question.clone();
@@ -73,10 +73,20 @@ enum Step {
     All,
 }
 
-fn step(query: &mut Query) -> Result<Step, ApiError> {
-    let lengths = STEPS.lengths.iter().map(|(name, step_ms)| (*name, Step::Length(*step_ms)));
-    let choices: Vec<(&str, Step)> = lengths.chain([(ALL, Step::All)]).collect();
-    Ok(query.choice(STEPS.parameter, &choices)?.unwrap_or(Step::Fitting))
+impl Named for Step {
+    fn named() -> Vec<(&'static str, Self)> {
+        let lengths = STEPS.lengths.iter().map(|(name, step_ms)| (*name, Self::Length(*step_ms)));
+        lengths.chain([(ALL, Self::All)]).collect()
+    }
+}
+
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct SeriesQuery {
+    /// The length of a step, in seconds; `all` is one step. The shortest that fits if absent.
+    step: Option<Choice<Step>>,
+    /// The dimensions of the groups. `tag:NAME` is a tag.
+    group_by: Option<CommaList<String>>,
 }
 
 fn whole(from_ms: u64, to_ms: u64) -> Result<SteppedTime, ApiError> {

@@ -38,7 +38,7 @@ pub(super) static ROUTES: &[Route] = &[
         .permits(Permission::OwnSession),
     route_of(Method::DELETE, PATH, |call| Box::pin(sign_out(call)))
         .answers::<NoContent>("Ends the session, or all sessions of its holder or of the key in the header.")
-        .query(&["everywhere"])
+        .query::<SignOutQuery>()
         .permits(Permission::OwnSession),
 ];
 
@@ -233,10 +233,16 @@ async fn opened(
     Ok(response)
 }
 
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct SignOutQuery {
+    /// If true, all sessions of the same human or key end, those of a key in the header too.
+    everywhere: Option<bool>,
+}
+
 async fn sign_out(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let everywhere = query.flag("everywhere")?.unwrap_or(false);
-    query.finish()?;
+    let SignOutQuery { everywhere } = call.query()?;
+    let everywhere = everywhere.unwrap_or(false);
     let (gate, parts) = (&call.app.gate, call.parts);
     let (session, cookie) = (gate.signed_in(parts), gate.cleared_cookie(parts)?);
     let ends = if everywhere { gate.ends_everywhere(parts) } else { gate.ends(parts) };

@@ -215,13 +215,19 @@ mod tests {
         process
     }
 
+    #[derive(Clone, Copy, Serialize, serde::Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum SpendColumn {
+        Spend,
+    }
+
     /// Returns a page of the keys, whose use is summed until `until`.
     fn keys(db: &Db, query: &str, until: Instant) -> DbResult<Value> {
-        let mut query = Query::parse(query).unwrap();
-        let page = PageOf::sortable(&mut query, &[("spend", ())]).unwrap();
+        let page = PageOf::of(Query::parse(query).unwrap().take_all().unwrap()).unwrap();
         let spend = SpendReading { column: Column::Key, scope: UsageScope::default(), until };
         let ranks = spend.ranks(db, &page, page.column().is_some())?;
-        let found = ListPage::sorted(["a", "b", "c"], &page, |key| *key, |key, ()| ranks.value(key));
+        let found =
+            ListPage::sorted(["a", "b", "c"], &page, |key| *key, |key, SpendColumn::Spend| ranks.value(key));
         let months = spend.of_page(db, ranks, &found, |key| *key)?;
         let listed = |key| Ok((key, months.of_id(key).map(|month| month.cost_micro_usd)));
         Ok(json!(months.page(found, listed)?))

@@ -1,7 +1,6 @@
 //! The equal steps into which a query divides its time, for charts.
 
 use super::ApiError;
-use super::query::Query;
 
 /// The steps that a query may have.
 pub(super) struct Steps {
@@ -22,11 +21,6 @@ pub(super) struct SteppedTime {
 }
 
 impl Steps {
-    /// Takes the chosen length from a query, in milliseconds.
-    pub(super) fn chosen(&self, query: &mut Query) -> Result<Option<u64>, ApiError> {
-        query.choice(self.parameter, self.lengths)
-    }
-
     /// Divides a time by the chosen length, or by the shortest one that does not exceed the maximum. Both ends are extended
     /// to whole steps.
     pub(super) fn divide(

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use http::{Method, Response};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
-use super::query::Query;
+use super::query::{Choice, Named, Span};
 use super::steps::{SteppedTime, Steps};
 use super::{ApiError, Call, Route, json, route_of};
 use crate::db::circuit_changes::{CircuitChange, TargetFilter};
@@ -24,12 +24,11 @@ pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "telemetry", |call|
     .answers::<TelemetryAnswer>(
         "Shows times, errors and changes of circuits of targets: minutes of the last 14 days, hours of 100 days, and days.",
     )
-    .query(&["provider", "model", "from", "to", "bucket"])];
+    .query::<(TelemetryQuery, Span)>()];
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let (app, mut query) = (call.app, call.query()?);
-    let question = question(&mut query)?;
-    query.finish()?;
+    let app = call.app;
+    let question = question(call.query()?)?;
     app.writer.flush(FLUSH_TIME_MAX).await;
     let TargetQuestion { time_ms, filter, .. } = question.clone();
     // One more than is returned, so that the answer tells that there are more.
@@ -42,13 +41,34 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     json(&TelemetryAnswer::of(&question, found, changes))
 }
 
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct TelemetryQuery {
+    /// Only those of this provider, by ID.
+    provider: Option<String>,
+    /// Only those of this model, by its ID at the provider.
+    model: Option<String>,
+    /// The length of a point, in seconds. The shortest that fits if absent.
+    bucket: Option<Choice<BucketMs>>,
+}
+
+/// The length of a point, in milliseconds.
+struct BucketMs(u64);
+
+impl Named for BucketMs {
+    fn named() -> Vec<(&'static str, Self)> {
+        BUCKETS.lengths.iter().map(|(name, step_ms)| (*name, Self(*step_ms))).collect()
+    }
+}
+
 /// Determines the targets, the time and its buckets.
-fn question(query: &mut Query) -> Result<TargetQuestion, ApiError> {
-    let filter = TargetFilter { provider: query.text("provider"), model: query.text("model") };
-    let (from_ms, to_ms) = query.span()?;
+fn question((query, span): (TelemetryQuery, Span)) -> Result<TargetQuestion, ApiError> {
+    let TelemetryQuery { provider, model, bucket } = query;
+    let filter = TargetFilter { provider, model };
+    let (from_ms, to_ms) = span.ms()?;
     let to_ms = to_ms.unwrap_or_else(|| unix_ms().saturating_add(1));
     let from_ms = from_ms.unwrap_or_else(|| to_ms.saturating_sub(TIME_DEFAULT_MS));
-    let bucket = BUCKETS.chosen(query)?;
+    let bucket = bucket.map(|bucket| bucket.0.0);
     let SteppedTime { from_ms, to_ms, step_ms } = BUCKETS.divide(from_ms, to_ms, bucket)?;
     Ok(TargetQuestion { time_ms: from_ms..to_ms, step_ms, filter })
 }

@@ -8,7 +8,7 @@ use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
-use super::list::{ListPage, PageOf, SortValue};
+use super::list::{Containing, ListPage, PageOf, SortValue, SortedPaging};
 use super::reference::{NoContent, NoMembers};
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::common::change::FieldChange;
@@ -27,7 +27,7 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<ListPage<ListedWebhook>>(
             "Lists the webhooks, in order of `name`, `created` or `state` if wanted.",
         )
-        .query(&["limit", "cursor", "sort", "order", "q"]),
+        .query::<WebhookList>(),
     route_of(Method::POST, "webhooks", |call| Box::pin(create(call)))
         .answers::<WebhookWithSecret>("Creates a webhook. Its secret is shown only here.")
         .statuses(&[201])
@@ -61,11 +61,11 @@ struct ListedWebhook {
     dead: u64,
 }
 
+type WebhookList = (SortedPaging<WebhookColumn>, Containing);
+
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let page = PageOf::sortable(&mut query, COLUMNS)?;
-    let text = query.text("q");
-    query.finish()?;
+    let (paging, Containing { q: text }): WebhookList = call.query()?;
+    let page = PageOf::of(paging)?;
     let (after, rows) = (page.after.clone(), page.rows());
     let ask = call.app.readers.ask(move |db| {
         Ok((webhooks::page(db, text.as_deref(), &after, rows)?, outbox::dead_by_webhook(db)?))
@@ -80,15 +80,14 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 /// A column by which the list can be sorted.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 enum WebhookColumn {
     Name,
     Created,
     State,
 }
-
-const COLUMNS: &[(&str, WebhookColumn)] =
-    &[("name", WebhookColumn::Name), ("created", WebhookColumn::Created), ("state", WebhookColumn::State)];
 
 fn value(webhook: &WebhookRow, column: WebhookColumn) -> Option<SortValue> {
     Some(match column {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::alert_rules::Severity;
 use super::names::{Labels, object_name};
@@ -12,7 +12,7 @@ use crate::db::engine::{Db, DbResult, Row, named_params};
 pub(crate) type AlertFigures = BTreeMap<String, f64>;
 
 /// The state of an alert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum AlertState {

@@ -11,14 +11,14 @@ use std::thread;
 use std::time::Duration;
 
 use http::{Method, Response, StatusCode};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::list::{ListPage, PageOf, SortValue};
+use super::list::{ListPage, PageOf, SortValue, SortedBy};
 use super::reference::{FileContent, NoContent, NoMembers};
 use super::{ApiError, Call, Route, json, route_of};
 use crate::common::actor::Actor;
@@ -36,7 +36,7 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<BackupPage>(
             "Lists the archives in `<state>/backups`, newest first, or in order of `time` or `size`.",
         )
-        .query(&["sort", "order"]),
+        .query::<SortedBy<ArchiveColumn>>(),
     route_of(Method::POST, "backups", |call| Box::pin(create(call)))
         .answers::<BackupStarted>("Begins a backup.")
         .statuses(&[202])
@@ -252,9 +252,7 @@ struct BackupStarted {
 }
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let sorting = query.sorting(COLUMNS)?;
-    query.finish()?;
+    let sorting = call.query::<SortedBy<ArchiveColumn>>()?.sorting()?;
     let backups = &call.app.backups;
     let mut data = archives(backups).await?;
     if data.iter().any(|archive| archive.is_unchecked)
@@ -271,13 +269,13 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 /// A column by which the list can be sorted.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 enum ArchiveColumn {
     Time,
     Size,
 }
-
-const COLUMNS: &[(&str, ArchiveColumn)] = &[("time", ArchiveColumn::Time), ("size", ArchiveColumn::Size)];
 
 fn value(archive: &Archive, column: ArchiveColumn) -> Option<SortValue> {
     Some(match column {

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response};
+use serde::Deserialize;
 use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::id::KeyId;
@@ -36,13 +37,18 @@ pub(super) static ROUTES: &[Route] =
             "Streams events once a second (`text/event-stream`). A human gets `hello`, `running`, `seen` and `bye`, with the \
              requests of their projects.",
         )
-        .query(&["watch"])
+        .query::<LiveQuery>()
         .permits(Permission::SeeUsage)];
 
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct LiveQuery {
+    /// The ID of a key, whose finished requests are sent as `seen`.
+    watch: Option<String>,
+}
+
 async fn live(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let mut query = call.query()?;
-    let key = query.text("watch");
-    query.finish()?;
+    let LiveQuery { watch: key } = call.query()?;
     let app = call.app;
     let own = OwnRequests::of(&call);
     if let (Some(own), Some(watched)) = (&own, &key)

@@ -7,6 +7,7 @@
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, REFERRER_POLICY};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+use serde::Deserialize;
 use shared::clock::unix_ms;
 use shared::port::{Body, full};
 use shared::sanitize::diagnostic;
@@ -110,19 +111,27 @@ async fn tokens(
     }
 }
 
+/// The parameters of a redirect. A vendor may add others.
+#[derive(Deserialize)]
+struct Answer {
+    state: String,
+    code: Option<String>,
+    error: Option<String>,
+    error_description: Option<String>,
+    iss: Option<String>,
+}
+
 /// Reads the parameters. `None` if one occurs twice (RFC 6749 section 3.1), or if `state` is missing.
 fn redirect(query: &str) -> Option<Redirect> {
-    let mut query = Query::parse(query).ok()?;
-    let state = query.text("state")?;
-    let code = query.text("code");
+    let Answer { state, code, error, error_description, iss } = Query::parse(query).ok()?.take().ok()?;
     // A vendor may quote what it got. The texts are cut after they are redacted, so that no part of a secret is left.
     let quoted = [state.as_str(), code.as_deref().unwrap_or_default()];
     let shown = |text: &str, chars_max| plain(&diagnostic(text, &quoted), chars_max);
-    let error = query.text("error").map(|error| {
-        let description = query.text("error_description").map(|text| format!(": {}", shown(&text, 300)));
+    let error = error.map(|error| {
+        let description = error_description.map(|text| format!(": {}", shown(&text, 300)));
         format!("{}{}", shown(&error, 64), description.unwrap_or_default())
     });
-    Some(Redirect { code: code.map(Secret::new), error, issuer: query.text("iss"), state })
+    Some(Redirect { code: code.map(Secret::new), error, issuer: iss, state })
 }
 
 fn no_flow(why: NoFlow) -> &'static str {

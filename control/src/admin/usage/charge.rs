@@ -1,10 +1,9 @@
 //! Charges for a cost in a report: with a mark-up, and in another currency. The arithmetic is exact: amounts are
 //! decimal fractions backed by integers, so that the amounts of a report's groups add up to its total.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::admin::ApiError;
-use crate::admin::query::Query;
 
 /// A mark-up and an exchange rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +13,18 @@ pub(super) struct Charge {
     currency: String,
     /// The value of one dollar, in [`RATE_UNIT`]s of the currency.
     rate: u64,
+}
+
+/// The parameters of a charge.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct ChargeQuery {
+    /// Percent that are added to the costs, as a decimal fraction.
+    markup_percent: Option<String>,
+    /// The ISO 4217 code of the currency of `rate`.
+    currency: Option<String>,
+    /// The price of a dollar in `currency`, as a decimal fraction.
+    rate: Option<String>,
 }
 
 /// A charge as the response shows it.
@@ -30,10 +41,9 @@ pub(super) struct ShownCharge {
 }
 
 impl Charge {
-    /// Takes `markup_percent`, `currency` and `rate` from a query; `None` if all are absent.
-    pub(super) fn take(query: &mut Query) -> Result<Option<Self>, ApiError> {
-        let markup = query.text("markup_percent");
-        let (currency, rate) = (query.text("currency"), query.text("rate"));
+    /// Returns the charge of a query; `None` if it has none.
+    pub(super) fn of(query: ChargeQuery) -> Result<Option<Self>, ApiError> {
+        let ChargeQuery { markup_percent: markup, currency, rate } = query;
         if markup.is_none() && currency.is_none() && rate.is_none() {
             return Ok(None);
         }
@@ -143,11 +153,10 @@ const AMOUNT_DECIMALS: u32 = 9 + 2 + PERCENT_DECIMALS + RATE_DECIMALS;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::query::Query;
 
     fn charge(query: &str) -> Result<Option<Charge>, ApiError> {
-        let mut query = Query::parse(query).unwrap();
-        let charge = Charge::take(&mut query)?;
-        query.finish().map(|()| charge)
+        Charge::of(Query::parse(query).unwrap().take_all()?)
     }
 
     #[test]

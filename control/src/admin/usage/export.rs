@@ -6,12 +6,12 @@ use std::time::Duration;
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderValue, Response};
 use records::{Record, Trace, rare_fields};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use shared::port::Body;
 
-use super::charge::Charge;
+use super::charge::{Charge, ChargeQuery};
 use super::csv;
-use crate::admin::requests::filter;
+use crate::admin::requests::{RequestQuery, filter};
 use crate::admin::shares::{CallerShare, CallerShares, ShareBound};
 use crate::admin::stream::{self, Feed};
 use crate::admin::{ApiError, Call};
@@ -38,19 +38,29 @@ impl Exports {
 }
 
 /// The output format of an export.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 enum ExportFormat {
     Csv,
+    #[serde(rename = "jsonl")]
     JsonLines,
 }
 
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct ExportQuery {
+    /// The format of the file. CSV if absent.
+    format: Option<ExportFormat>,
+}
+
+pub(super) type ExportList = (ExportQuery, ChargeQuery, RequestQuery);
+
 pub(super) async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let (app, mut query) = (call.app, call.query()?);
-    let formats = [("csv", ExportFormat::Csv), ("jsonl", ExportFormat::JsonLines)];
-    let format = query.choice("format", &formats)?.unwrap_or(ExportFormat::Csv);
-    let charge = Charge::take(&mut query)?;
-    let filter = filter(&call, &mut query)?;
-    query.finish()?;
+    let app = call.app;
+    let (ExportQuery { format }, charge, query): ExportList = call.query()?;
+    let format = format.unwrap_or(ExportFormat::Csv);
+    let (charge, filter) = (Charge::of(charge)?, filter(&call, query)?);
     let share = app.exports.shares.take(&call.actor.who)?;
     app.writer.flush(FLUSH_TIME_MAX).await;
     let db = app.exports.files.reader().map_err(QueryError::from)?;

@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::{Method, Response};
-use jiff::tz::TimeZone;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use shared::clock::unix_ms;
 use shared::port::Body;
 use shared::usage::{Class, TokenCounts, Units};
 
-use self::charge::Charge;
-use super::query::{Query, choose};
+use self::charge::{Charge, ChargeQuery};
+use super::list::{Direction, SortedBy};
+use super::query::{Choice, CommaList, LocalSpan, Named, Number, choose};
 use super::reference::FileContent;
-use super::requests::{FILTERS, marks, names};
+use super::requests::{ColumnQuery, MarkQuery};
 use super::{ApiError, Call, Route, json, route_of, write_of};
 use crate::admin::permission::Permission;
 use crate::common::money::MicroUsd;
@@ -40,36 +40,11 @@ use crate::writer::FLUSH_TIME_MAX;
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "usage", |call| Box::pin(report(call)))
         .answers::<UsageAnswer>("Sums usage by groups and buckets of time.")
-        .query(&[
-            "from",
-            "to",
-            "tz",
-            "bucket",
-            "group_by",
-            "sort",
-            "order",
-            "limit",
-            "cursor",
-            "model",
-            "provider",
-            "endpoint",
-            "key",
-            "project",
-            "principal",
-            "operation",
-            "outcome",
-            "tag.NAME",
-            "end_user",
-            "client",
-            "markup_percent",
-            "currency",
-            "rate",
-        ])
+        .query::<UsageList>()
         .permits(Permission::SeeUsage),
     route_of(Method::GET, "usage/export", |call| Box::pin(export::export(call)))
         .answers::<FileContent>("Sends the records as a file.")
-        .query(&["format", "markup_percent", "currency", "rate"])
-        .filters(FILTERS)
+        .query::<export::ExportList>()
         .permits(Permission::SeeUsage),
     route_of(Method::POST, "usage/reconcile", |call| Box::pin(reconcile::reconcile(call)))
         .answers::<reconcile::ReconcileAnswer>("Compares the records with a vendor's export.")
@@ -82,11 +57,11 @@ pub(super) static ROUTES: &[Route] = &[
 
 /// Sums the exchanges that started at or after `from` and before `to`.
 async fn report(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    let (app, mut query) = (call.app, call.query()?);
-    let charge = Charge::take(&mut query)?;
-    let question = question(&call, &mut query)?;
-    let part = part(&mut query, &question)?;
-    query.finish()?;
+    let app = call.app;
+    let (period, filters, page_of, charge): UsageList = call.query()?;
+    let charge = Charge::of(charge)?;
+    let question = question(&call, period, filters)?;
+    let part = part(page_of, &question)?;
     app.writer.flush(FLUSH_TIME_MAX).await;
     let owned = question.clone();
     let found = app.readers.ask(move |db| {
@@ -100,33 +75,75 @@ async fn report(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     json(&UsageAnswer::of(&question, charge.as_ref(), owners, page)?)
 }
 
-fn question(call: &Call<'_>, query: &mut Query) -> Result<ReportQuestion, ApiError> {
-    let marks = marks(call.app, query)?;
-    let zone = zone(query)?;
-    let (from_ms, to_ms) = query.span_in(&zone)?;
+type UsageList = ((LocalSpan, UsageQuery), (ColumnQuery, MarkQuery), UsagePage, ChargeQuery);
+
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct UsageQuery {
+    /// The length of the buckets of time. One bucket if absent.
+    bucket: Option<Choice<BucketLength>>,
+    /// The dimensions of the groups. `tag:NAME` is a tag.
+    group_by: Option<CommaList<String>>,
+}
+
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct UsagePage {
+    /// The figure by which the groups are sorted. By name if absent.
+    sort: Option<Choice<Figure>>,
+    /// The direction of `sort`. Descending if absent.
+    order: Option<Direction>,
+    /// The maximum number of groups on the page, and its default.
+    limit: Option<Number<1, LINES_MAX>>,
+    /// The `next_cursor` of the previous page.
+    cursor: Option<String>,
+}
+
+impl Named for BucketLength {
+    fn named() -> Vec<(&'static str, Self)> {
+        vec![("hour", Self::Hour), ("day", Self::Day), ("week", Self::Week), ("month", Self::Month)]
+    }
+}
+
+impl Named for Figure {
+    fn named() -> Vec<(&'static str, Self)> {
+        let fixed = [
+            ("cost", Self::Cost),
+            ("requests", Self::Requests),
+            ("requests_unpriced", Self::Unpriced),
+            ("tokens", Self::Tokens),
+            ("lost_cost", Self::Lost),
+        ];
+        fixed.into_iter().chain(Class::ALL.map(|class| (class.column(), Self::Of(class)))).collect()
+    }
+}
+
+fn question(
+    call: &Call<'_>,
+    (span, UsageQuery { bucket, group_by }): (LocalSpan, UsageQuery),
+    (columns, marks): (ColumnQuery, MarkQuery),
+) -> Result<ReportQuestion, ApiError> {
+    let marks = marks.marks(call.app)?;
+    let ((from_ms, to_ms), zone) = span.ms()?;
     let from_ms = from_ms.unwrap_or(0);
     let to_ms = to_ms.unwrap_or_else(|| unix_ms().saturating_add(1));
     if from_ms > to_ms {
         return Err(ApiError::parameter("from", "from must not be after to."));
     }
-    let calendar = Calendar { bucket: query.choice("bucket", BUCKETS)?, zone };
-    let (group_by, filters, scope) = (group_by(query, DIMENSIONS_MAX)?, names(query), call.usage_scope());
+    let calendar = Calendar { bucket: bucket.map(|bucket| bucket.0), zone };
+    let group_by = dimensions(group_by, DIMENSIONS_MAX)?;
+    let (filters, scope) = (columns.names(), call.usage_scope());
     Ok(ReportQuestion { from_ms, to_ms, calendar, group_by, filters, marks, scope })
 }
 
-/// Takes the time zone of a query; UTC if it has none.
-pub(super) fn zone(query: &mut Query) -> Result<TimeZone, ApiError> {
-    let Some(name) = query.text("tz") else { return Ok(TimeZone::UTC) };
-    TimeZone::get(&name).map_err(|_| {
-        ApiError::parameter("tz", "tz must be the name of an IANA time zone, such as Europe/Berlin or UTC.")
-    })
-}
-
-fn part(query: &mut Query, question: &ReportQuestion) -> Result<ReportPart, ApiError> {
-    let sorting = query.sorting(FIGURES)?;
-    let order = sorting.map(|sorting| GroupOrder { figure: sorting.column, descending: sorting.descending });
-    let limit = query.number("limit", 1, LINES_MAX)?.unwrap_or(LINES_MAX);
-    let cursor = query.text("cursor").map(|text| cursor(&text, question, order)).transpose()?;
+fn part(query: UsagePage, question: &ReportQuestion) -> Result<ReportPart, ApiError> {
+    let UsagePage { sort, order, limit, cursor } = query;
+    let sorting = SortedBy { sort, order }.sorting()?;
+    let order =
+        sorting.map(|sorting| GroupOrder { figure: sorting.column.0, descending: sorting.descending });
+    let limit = limit.map_or(LINES_MAX, |limit| limit.0);
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let cursor = cursor.map(|text| self::cursor(&text, question, order)).transpose()?;
     let now = Instant::now();
     Ok(ReportPart { order, cursor, limit, page_until: now + PAGE_TIME, until: now + READING_TIME })
 }
@@ -164,18 +181,20 @@ fn unanswerable(why: Unanswerable) -> ApiError {
     }
 }
 
-/// Takes `group_by`, at most `most` dimensions.
-pub(super) fn group_by(query: &mut Query, most: usize) -> Result<Vec<Dimension>, ApiError> {
-    let text = query.text("group_by").unwrap_or_default();
+/// Returns the dimensions of `group_by`, at most `most`.
+pub(super) fn dimensions(
+    group_by: Option<CommaList<String>>,
+    most: usize,
+) -> Result<Vec<Dimension>, ApiError> {
     let mut choices: Vec<(&str, Dimension)> =
         Column::ALL.iter().map(|column| (column.name(), Dimension::Column(*column))).collect();
     choices.extend([(END_USER, Dimension::EndUser), (CLIENT, Dimension::Client)]);
     choices.push(("tag:NAME", Dimension::Tag("NAME".to_owned())));
     let mut dimensions = Vec::new();
-    for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+    for name in group_by.map_or_else(Vec::new, |names| names.0) {
         let dimension = match name.strip_prefix(TAG).filter(|name| !name.is_empty()) {
             Some(tag) => Dimension::Tag(tag.to_owned()),
-            None => choose("group_by", name, &choices)?,
+            None => choose("group_by", &name, &choices)?,
         };
         if !dimensions.contains(&dimension) {
             dimensions.push(dimension);
@@ -375,39 +394,10 @@ impl Figures {
     }
 }
 
-const BUCKETS: &[(&str, BucketLength)] = &[
-    ("hour", BucketLength::Hour),
-    ("day", BucketLength::Day),
-    ("week", BucketLength::Week),
-    ("month", BucketLength::Month),
-];
-const FIGURES: &[(&str, Figure)] = &[
-    ("cost", Figure::Cost),
-    ("requests", Figure::Requests),
-    ("requests_unpriced", Figure::Unpriced),
-    ("tokens", Figure::Tokens),
-    ("lost_cost", Figure::Lost),
-    (Class::Input.column(), Figure::Of(Class::Input)),
-    (Class::CacheRead.column(), Figure::Of(Class::CacheRead)),
-    (Class::CacheWrite.column(), Figure::Of(Class::CacheWrite)),
-    (Class::CacheWrite1h.column(), Figure::Of(Class::CacheWrite1h)),
-    (Class::Output.column(), Figure::Of(Class::Output)),
-    (Class::Reasoning.column(), Figure::Of(Class::Reasoning)),
-    (Class::AudioInput.column(), Figure::Of(Class::AudioInput)),
-    (Class::AudioOutput.column(), Figure::Of(Class::AudioOutput)),
-    (Class::ImageInput.column(), Figure::Of(Class::ImageInput)),
-    (Class::ImageOutput.column(), Figure::Of(Class::ImageOutput)),
-    (Class::Characters.column(), Figure::Of(Class::Characters)),
-    (Class::AudioMs.column(), Figure::Of(Class::AudioMs)),
-    (Class::VideoMs.column(), Figure::Of(Class::VideoMs)),
-    (Class::Images.column(), Figure::Of(Class::Images)),
-    (Class::Searches.column(), Figure::Of(Class::Searches)),
-    (Class::ToolCalls.column(), Figure::Of(Class::ToolCalls)),
-];
 /// The maximum number of names in `group_by`.
 const DIMENSIONS_MAX: usize = 8;
 /// The maximum number of groups in a page.
-const LINES_MAX: usize = 10_000;
+const LINES_MAX: u64 = 10_000;
 /// A page that is not full after this time returns a cursor to continue from.
 const PAGE_TIME: Duration = Duration::from_secs(3);
 /// A query that takes longer is rejected.

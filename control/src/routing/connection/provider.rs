@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use shared::clock::unix_ms;
 use shared::id::PrincipalId;
@@ -14,7 +14,7 @@ use crate::routing::catalog::evidence::CatalogEvidence;
 use crate::routing::config::{ConnectionAuth, Provider, Routing, lacking, shown_provider};
 
 /// The store that an object comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ObjectSource {

@@ -69,12 +69,6 @@ impl ApiReference {
 }
 
 impl Route {
-    /// Returns the names of its query parameters.
-    pub(super) fn query_parameters(&self) -> impl Iterator<Item = &'static str> {
-        let dry_run: &[&str] = if self.has_dry_run { &["dry_run"] } else { &[] };
-        self.reference.query.iter().chain(self.reference.filters).chain(dry_run).copied()
-    }
-
     /// Returns the first segment of its path, which names its resource, without the suffix of a file.
     fn group(&self) -> &'static str {
         self.pattern.split(['/', '.']).next().unwrap_or_default()

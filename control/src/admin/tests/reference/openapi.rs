@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use super::parameters::Parameter;
+use super::parameters::ParameterKeys;
 use super::{ApiReference, DescribedRoute, REFERENCE, served};
 use crate::admin::{ADMIN_API, Route};
 
@@ -13,7 +13,7 @@ pub(super) fn text(reference: &ApiReference) -> String {
 }
 
 fn document(reference: &ApiReference) -> Value {
-    let mut document = Document::default();
+    let mut document = Document { keys: ParameterKeys::new(), parameters: Map::new() };
     let mut paths: Map<String, Value> = Map::new();
     for described in &reference.routes {
         let operation = document.operation(described);
@@ -55,8 +55,8 @@ fn document(reference: &ApiReference) -> Value {
 }
 
 /// The components of the document, which its operations refer to.
-#[derive(Default)]
 struct Document {
+    keys: ParameterKeys,
     parameters: Map<String, Value>,
 }
 
@@ -100,9 +100,8 @@ impl Document {
             let place = parts.get(at - 1).copied().unwrap_or_default();
             own.push((format!("{place}.{name}"), path_parameter(place, name)));
         }
-        for name in route.query_parameters() {
-            let parameter = Parameter::of(route, name);
-            own.push((parameter.key(), parameter.object()));
+        for parameter in route.parameters() {
+            own.push((self.keys.key(route, &parameter), parameter.object()));
         }
         for (name, doc, is_required) in header_parameters(route) {
             let schema = json!({"type": "string"});

@@ -120,7 +120,8 @@ impl Pages<'_> {
 
     fn row(&self, described: &DescribedRoute) -> String {
         let route = described.route;
-        let query: Vec<String> = route.query_parameters().map(|name| format!("`{name}`")).collect();
+        let query: Vec<String> =
+            route.parameters().iter().map(|parameter| format!("`{}`", parameter.name)).collect();
         let shape = |schema: &Option<Value>| {
             schema.as_ref().map_or_else(String::new, |schema| self.linked(route.group(), schema))
         };
