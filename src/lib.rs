@@ -23,6 +23,7 @@ use dataplane::{AffinityParams, Dataplane, Settings, tls};
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
 use shared::request_traces::RequestTraces;
+use thiserror::Error;
 use tokio::sync::Notify;
 
 use self::signals::{Signals, StopSignal};
@@ -46,15 +47,19 @@ pub struct Gateway {
 }
 
 /// Reason why the gateway did not start. `Display` is one line with the remedy.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum StartError {
     /// The state directory cannot be used.
-    State(OpenError),
+    #[error(transparent)]
+    State(#[from] OpenError),
     /// A file named in the configuration cannot be used.
+    #[error("{0}")]
     File(String),
     /// The address is in use or does not belong to this machine.
+    #[error("{}", unbound(*.0, .1))]
     Listen(SocketAddr, std::io::Error),
     /// The system refused threads or sockets.
+    #[error("the operating system denied a resource that the gateway needs: {0}")]
     System(std::io::Error),
 }
 
@@ -70,32 +75,11 @@ impl StartError {
     }
 }
 
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::State(error) => error.fmt(f),
-            Self::File(what) => f.write_str(what),
-            Self::Listen(address, error) if error.kind() == std::io::ErrorKind::AddrNotAvailable => {
-                write!(f, "cannot listen on {address}: not an address of this machine; set LLMGW_HOST to one")
-            }
-            Self::Listen(address, error) => {
-                write!(f, "cannot listen on {address} ({error}); set LLMGW_PORT to a free port, or 0 for any")
-            }
-            Self::System(error) => write!(
-                f,
-                "the operating system denied a resource that the gateway \
-                 needs: {error}"
-            ),
-        }
+fn unbound(address: SocketAddr, error: &std::io::Error) -> String {
+    if error.kind() == std::io::ErrorKind::AddrNotAvailable {
+        return format!("cannot listen on {address}: not an address of this machine; set LLMGW_HOST to one");
     }
-}
-
-impl std::error::Error for StartError {}
-
-impl From<OpenError> for StartError {
-    fn from(error: OpenError) -> Self {
-        Self::State(error)
-    }
+    format!("cannot listen on {address} ({error}); set LLMGW_PORT to a free port, or 0 for any")
 }
 
 impl Gateway {

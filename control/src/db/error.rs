@@ -1,17 +1,22 @@
 //! Errors of the state directory at start, and of the database while serving.
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
 use shared::error_kind::ErrorKind;
+use thiserror::Error;
 
 use crate::db::engine::{DbError, DbErrorKind};
 
 /// An error that prevents opening the state. Its `Display` is one line that states what to do. Nothing was changed.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum OpenError {
     /// The directory or a file in it cannot be created, read or written.
+    #[error(
+        "cannot use {}: {source}; make the state directory writable for this user, or set LLMGW_STATE_DIR \
+         to one that is",
+        path.display()
+    )]
     Io {
         /// The file or directory.
         path: PathBuf,
@@ -19,6 +24,11 @@ pub enum OpenError {
         source: io::Error,
     },
     /// Another process holds the lock of the directory.
+    #[error(
+        "state directory {} is in use by another process{}; stop it, or set LLMGW_STATE_DIR to another \
+         directory",
+        dir.display(), pid(*holder)
+    )]
     Locked {
         /// The directory.
         dir: PathBuf,
@@ -26,6 +36,12 @@ pub enum OpenError {
         holder: Option<u32>,
     },
     /// The database was created by a newer release.
+    #[error(
+        "database {} has version {found}, and this release supports versions up to {known}; start the newer \
+         release that it belongs to, run 'llmgw rollback' if that release has migrated it from this one, or \
+         restore a backup of this one",
+        path.display()
+    )]
     Newer {
         /// The database.
         path: PathBuf,
@@ -35,11 +51,21 @@ pub enum OpenError {
         known: i64,
     },
     /// The encryption key is not the one of the database.
+    #[error(
+        "LLMGW_CREDENTIAL_ENCRYPTION_KEY is not the key that {} was encrypted with; set it to the original \
+         key (nothing was changed)",
+        path.display()
+    )]
     WrongKey {
         /// The database.
         path: PathBuf,
     },
     /// The file is not an intact database of the gateway.
+    #[error(
+        "database {} is damaged: {detail}; nothing was changed: restore a backup, or move the state \
+         directory away to start with new state",
+        path.display()
+    )]
     Damaged {
         /// The database.
         path: PathBuf,
@@ -47,6 +73,11 @@ pub enum OpenError {
         detail: String,
     },
     /// The separate database of usage is damaged.
+    #[error(
+        "database {} is damaged: {detail}; nothing was changed: restore a backup, or move this file away to \
+         continue without its usage",
+        path.display()
+    )]
     UsageDamaged {
         /// The database.
         path: PathBuf,
@@ -54,11 +85,21 @@ pub enum OpenError {
         detail: String,
     },
     /// There is a database of usage that `gateway.db` does not refer to.
+    #[error(
+        "LLMGW_USAGE_DB is true, but {} belongs to another state: the usage of this one is in gateway.db; \
+         move that file away",
+        path.display()
+    )]
     UsageStray {
         /// The database of usage.
         path: PathBuf,
     },
     /// The database is missing, but files that belong to it exist.
+    #[error(
+        "database {} is missing, but {} belongs to one; restore a backup, or move the state directory away \
+         to start with new state",
+        path.display(), beside.display()
+    )]
     Missing {
         /// The expected path of the database.
         path: PathBuf,
@@ -66,11 +107,16 @@ pub enum OpenError {
         beside: PathBuf,
     },
     /// There is no database to read.
+    #[error("the database {} does not exist; set LLMGW_STATE_DIR to the state directory", path.display())]
     Absent {
         /// The expected path of the database.
         path: PathBuf,
     },
     /// The database was created by an older release and is only opened for reading.
+    #[error(
+        "database {} has version {found}; 'llmgw serve' of this release migrates it to version {known}",
+        path.display()
+    )]
     Older {
         /// The database.
         path: PathBuf,
@@ -80,6 +126,11 @@ pub enum OpenError {
         known: i64,
     },
     /// The disk has no room for the snapshot that a start makes before a migration.
+    #[error(
+        "the state in {} must be migrated, and its snapshot needs {} MiB, of which {} MiB are free; nothing \
+         was changed: free space on that disk",
+        dir.display(), needed.div_ceil(1 << 20), free >> 20
+    )]
     NoRoomForSnapshot {
         /// The state directory.
         dir: PathBuf,
@@ -89,11 +140,20 @@ pub enum OpenError {
         needed: u64,
     },
     /// A rollback was interrupted.
+    #[error(
+        "a rollback of the state in {} was interrupted; run 'llmgw rollback' to complete it",
+        dir.display()
+    )]
     RollbackUnfinished {
         /// The state directory.
         dir: PathBuf,
     },
     /// SQLite failed on the file.
+    #[error(
+        "cannot open database {}: {source}; check that the file is readable and writable and that the disk \
+         has free space",
+        path.display()
+    )]
     Sql {
         /// The database.
         path: PathBuf,
@@ -101,6 +161,7 @@ pub enum OpenError {
         source: DbError,
     },
     /// The operating system returned no random bytes.
+    #[error("the operating system returned no random bytes")]
     NoRandom,
 }
 
@@ -125,143 +186,30 @@ impl OpenError {
     }
 }
 
-impl OpenError {
-    /// Formats the errors about the version of a database. Others write nothing.
-    fn fmt_migration(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Newer { path, found, known } => write!(
-                f,
-                "database {} has version {found}, and this release supports versions up to {known}; start \
-                 the newer release that it belongs to, run 'llmgw rollback' if that release has migrated it from \
-                 this one, or restore a backup of this one",
-                path.display()
-            ),
-            Self::Older { path, found, known } => write!(
-                f,
-                "database {} has version {found}; 'llmgw serve' of this release migrates it to version \
-                 {known}",
-                path.display()
-            ),
-            Self::NoRoomForSnapshot { dir, free, needed } => write!(
-                f,
-                "the state in {} must be migrated, and its snapshot needs {} MiB, of which {} MiB are free; nothing \
-                 was changed: free space on that disk",
-                dir.display(),
-                needed.div_ceil(1 << 20),
-                free >> 20
-            ),
-            Self::RollbackUnfinished { dir } => write!(
-                f,
-                "a rollback of the state in {} was interrupted; run 'llmgw rollback' to complete it",
-                dir.display()
-            ),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io { path, source } => write!(
-                f,
-                "cannot use {}: {source}; make the state directory writable for this user, or set \
-                 LLMGW_STATE_DIR to one that is",
-                path.display()
-            ),
-            Self::Locked { dir, holder } => {
-                write!(f, "state directory {} is in use by another process", dir.display())?;
-                if let Some(pid) = holder {
-                    write!(f, " (pid {pid})")?;
-                }
-                f.write_str("; stop it, or set LLMGW_STATE_DIR to another directory")
-            }
-            Self::WrongKey { path } => write!(
-                f,
-                "LLMGW_CREDENTIAL_ENCRYPTION_KEY is not the key that {} was encrypted with; set it to the \
-                 original key (nothing was changed)",
-                path.display()
-            ),
-            Self::Damaged { path, detail } => write!(
-                f,
-                "database {} is damaged: {detail}; nothing was changed: restore a backup, or move the state \
-                 directory away to start with new state",
-                path.display()
-            ),
-            Self::UsageDamaged { path, detail } => write!(
-                f,
-                "database {} is damaged: {detail}; nothing was changed: restore a backup, or move this file \
-                 away to continue without its usage",
-                path.display()
-            ),
-            Self::UsageStray { path } => write!(
-                f,
-                "LLMGW_USAGE_DB is true, but {} belongs to another state: the usage of this one is in \
-                 gateway.db; move that file away",
-                path.display()
-            ),
-            Self::Missing { path, beside } => write!(
-                f,
-                "database {} is missing, but {} belongs to one; restore a backup, or move the state \
-                 directory away to start with new state",
-                path.display(),
-                beside.display()
-            ),
-            Self::Absent { path } => write!(
-                f,
-                "the database {} does not exist; set LLMGW_STATE_DIR to the state directory",
-                path.display()
-            ),
-            Self::Sql { path, source } => write!(
-                f,
-                "cannot open database {}: {source}; check that the file is readable and writable and that \
-                 the disk has free space",
-                path.display()
-            ),
-            Self::Newer { .. }
-            | Self::Older { .. }
-            | Self::NoRoomForSnapshot { .. }
-            | Self::RollbackUnfinished { .. } => self.fmt_migration(f),
-            Self::NoRandom => f.write_str("the operating system returned no random bytes"),
-        }
-    }
-}
-
-impl std::error::Error for OpenError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source),
-            Self::Sql { source, .. } => Some(source),
-            Self::Locked { .. }
-            | Self::Newer { .. }
-            | Self::WrongKey { .. }
-            | Self::Damaged { .. }
-            | Self::UsageDamaged { .. }
-            | Self::UsageStray { .. }
-            | Self::Missing { .. }
-            | Self::Absent { .. }
-            | Self::Older { .. }
-            | Self::NoRoomForSnapshot { .. }
-            | Self::RollbackUnfinished { .. }
-            | Self::NoRandom => None,
-        }
-    }
+fn pid(holder: Option<u32>) -> String {
+    holder.map_or_else(String::new, |pid| format!(" (pid {pid})"))
 }
 
 /// An error of a database query.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub(crate) enum QueryError {
     /// Too many queries wait already.
+    #[error("too many queries are waiting for the database")]
     Busy,
     /// Too many queries of the human who asks wait already.
+    #[error("too many queries of one human are waiting for the database")]
     BusyForHuman,
     /// The query took too long and was aborted.
+    #[error("the query took too long")]
     TooSlow,
     /// The gateway is stopping.
+    #[error("the database is closed")]
     Stopping,
     /// The database returned an error.
+    #[error("{0}")]
     Sql(DbError),
     /// A commit that several callers waited for failed; the log contains the reason.
+    #[error("the commit failed")]
     Shared(DbErrorKind),
 }
 
@@ -312,18 +260,3 @@ impl From<DbError> for QueryError {
         }
     }
 }
-
-impl fmt::Display for QueryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Busy => f.write_str("too many queries are waiting for the database"),
-            Self::BusyForHuman => f.write_str("too many queries of one human are waiting for the database"),
-            Self::TooSlow => f.write_str("the query took too long"),
-            Self::Stopping => f.write_str("the database is closed"),
-            Self::Sql(error) => error.fmt(f),
-            Self::Shared(_) => f.write_str("the commit failed"),
-        }
-    }
-}
-
-impl std::error::Error for QueryError {}

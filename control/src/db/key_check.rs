@@ -1,9 +1,8 @@
 //! The keys of the database: created once, sealed, and opened at every start. Opening them proves that the key from the
 //! environment is correct.
 
-use std::fmt;
-
 use shared::secret::Secret;
+use thiserror::Error;
 
 use super::vault as rows;
 use crate::common::vault::{SealError, SealPlace, VaultKeys, open, random, seal};
@@ -58,27 +57,18 @@ fn place(name: &str) -> SealPlace<'_> {
 }
 
 /// An error from creating or opening the keys of a database.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub(crate) enum KeysError {
     /// The key from the environment does not open the data key.
+    #[error("another encryption key")]
     WrongKey,
     /// The row with this name is missing, or does not open with the data key.
+    #[error("its {0} is missing or unreadable")]
     Unreadable(&'static str),
+    #[error("the operating system returned no random bytes")]
     NoRandom,
+    #[error("{0}")]
     Seal(SealError),
+    #[error("{0}")]
     Sql(DbError),
 }
-
-impl fmt::Display for KeysError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::WrongKey => f.write_str("another encryption key"),
-            Self::Unreadable(name) => write!(f, "its {name} is missing or unreadable"),
-            Self::NoRandom => f.write_str("the operating system returned no random bytes"),
-            Self::Seal(error) => error.fmt(f),
-            Self::Sql(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for KeysError {}

@@ -1,7 +1,6 @@
 //! The two required secrets, generated once on a machine where they are not set. They are stored in a file beside the
 //! state directory, not inside it, so that no backup of the state contains the key that opens it.
 
-use std::fmt;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,6 +9,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ring::rand::{SecureRandom as _, SystemRandom};
+use thiserror::Error;
 
 use super::env::Environment;
 use crate::common::{private_file, regular_file};
@@ -26,9 +26,14 @@ pub struct SecretsFile {
 }
 
 /// Secrets that could not be stored.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum SecretsError {
     /// State exists, but its encryption key is unknown; a new key would not open it.
+    #[error(
+        "{}: {} contains state, but its key is neither in the environment nor in {}; set it, or move that \
+         directory away to start with new state",
+        ENCRYPTION_KEY, state_dir.display(), file.display()
+    )]
     KeyLost {
         /// The state directory.
         state_dir: PathBuf,
@@ -36,25 +41,9 @@ pub enum SecretsError {
         file: PathBuf,
     },
     /// The file cannot be read or written.
+    #[error("{}: {}", .0.display(), .1)]
     File(PathBuf, io::Error),
 }
-
-impl fmt::Display for SecretsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::KeyLost { state_dir, file } => write!(
-                f,
-                "{ENCRYPTION_KEY}: {} contains state, but its key is neither in the environment nor in {}; \
-                 set it, or move that directory away to start with new state",
-                state_dir.display(),
-                file.display()
-            ),
-            Self::File(file, error) => write!(f, "{}: {error}", file.display()),
-        }
-    }
-}
-
-impl std::error::Error for SecretsError {}
 
 /// Returns the path of the secrets file for `state_dir`.
 pub fn secrets_file(state_dir: &Path) -> PathBuf {

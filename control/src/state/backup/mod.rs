@@ -18,9 +18,10 @@ mod rehearsal;
 mod restore;
 pub(crate) mod temporary_directory;
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use thiserror::Error;
 
 pub(crate) use archive::check;
 pub use archive::{BYTES_MAX, verify};
@@ -37,11 +38,13 @@ use crate::db::engine::DbError;
 use crate::db::error::OpenError;
 
 /// An error from creating, checking or restoring a backup.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum BackupError {
     /// Another process is making a backup in this directory.
+    #[error("another process is making a backup in {}; try again", .0.display())]
     Busy(PathBuf),
     /// A file cannot be read or written.
+    #[error("{}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -49,6 +52,7 @@ pub enum BackupError {
         source: io::Error,
     },
     /// SQLite failed on a file.
+    #[error("database {}: {source}", path.display())]
     Sql {
         /// The database file.
         path: PathBuf,
@@ -56,6 +60,7 @@ pub enum BackupError {
         source: DbError,
     },
     /// The archive is damaged or is not a backup.
+    #[error("{} is not a valid backup: {what}", path.display())]
     Unsound {
         /// The archive.
         path: PathBuf,
@@ -63,9 +68,14 @@ pub enum BackupError {
         what: String,
     },
     /// The target directory of a restore is not empty.
+    #[error(
+        "{} is not empty; restore a backup into an empty directory, or one that does not exist yet",
+        .0.display()
+    )]
     NotEmpty(PathBuf),
     /// The state cannot be opened.
-    Open(OpenError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
 }
 
 impl BackupError {
@@ -92,33 +102,6 @@ impl BackupError {
 /// Returns a function that attaches `path` to an I/O error.
 fn at(path: &Path) -> impl Fn(io::Error) -> BackupError + '_ {
     |source| BackupError::Io { path: path.into(), source }
-}
-
-impl fmt::Display for BackupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Busy(dir) => {
-                write!(f, "another process is making a backup in {}; try again", dir.display())
-            }
-            Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Sql { path, source } => write!(f, "database {}: {source}", path.display()),
-            Self::Unsound { path, what } => write!(f, "{} is not a valid backup: {what}", path.display()),
-            Self::NotEmpty(dir) => write!(
-                f,
-                "{} is not empty; restore a backup into an empty directory, or one that does not exist yet",
-                dir.display()
-            ),
-            Self::Open(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for BackupError {}
-
-impl From<OpenError> for BackupError {
-    fn from(error: OpenError) -> Self {
-        Self::Open(error)
-    }
 }
 
 #[cfg(test)]

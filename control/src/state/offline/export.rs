@@ -3,11 +3,11 @@
 //! listed there too.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use shared::secret::Secret;
+use thiserror::Error;
 
 use super::configuration_text::{ConfigurationText, free_variable};
 use crate::db::endpoints::{self, EndpointRow};
@@ -135,11 +135,13 @@ impl Export {
 }
 
 /// An export that failed.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum ExportError {
     /// The state cannot be opened or read.
-    Open(OpenError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// The objects have no YAML form.
+    #[error("the configuration cannot be written as YAML: {0}")]
     Text(serde_yaml::Error),
 }
 
@@ -152,17 +154,6 @@ impl ExportError {
         }
     }
 }
-
-impl fmt::Display for ExportError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Open(error) => error.fmt(f),
-            Self::Text(error) => write!(f, "the configuration cannot be written as YAML: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ExportError {}
 
 /// Objects that no file declares, and the statement that counts each.
 const OTHERS: [(&str, &str); 7] = [

@@ -7,13 +7,13 @@
 //! The file is renamed only after its keys are committed, so a file with the new name can always be removed. If the
 //! process is killed at any point, a second run continues where the first one stopped.
 
-use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use shared::secret::Secret;
+use thiserror::Error;
 
 use crate::common::actor::Actor;
 use crate::common::vault::VaultKeys;
@@ -36,15 +36,19 @@ pub struct Imported {
 }
 
 /// An import that failed or did not complete.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum ImportError {
     /// The state directory cannot be opened.
-    Open(OpenError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// The file cannot be read.
+    #[error("{} cannot be read: {}; nothing was changed", .0.display(), .1)]
     Unreadable(PathBuf, io::Error),
     /// The file contains entries that cannot be imported.
+    #[error("{}: {}; nothing was changed", .0.display(), .1.join("; "))]
     Unusable(PathBuf, Vec<String>),
     /// The keys are stored, but the file could not be removed.
+    #[error("the keys are stored, but {} cannot be removed: {}; remove it yourself", .0.display(), .1)]
     Remains(PathBuf, io::Error),
 }
 
@@ -56,33 +60,6 @@ impl ImportError {
             Self::Unreadable(..) | Self::Remains(..) => 74,
             Self::Unusable(..) => 78,
         }
-    }
-}
-
-impl fmt::Display for ImportError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Open(error) => error.fmt(f),
-            Self::Unreadable(file, error) => {
-                write!(f, "{} cannot be read: {error}; nothing was changed", file.display())
-            }
-            Self::Unusable(file, faults) => {
-                write!(f, "{}: {}; nothing was changed", file.display(), faults.join("; "))
-            }
-            Self::Remains(file, error) => write!(
-                f,
-                "the keys are stored, but {} cannot be removed: {error}; remove it yourself",
-                file.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ImportError {}
-
-impl From<OpenError> for ImportError {
-    fn from(error: OpenError) -> Self {
-        Self::Open(error)
     }
 }
 

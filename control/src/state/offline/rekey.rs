@@ -3,10 +3,10 @@
 //! The data key seals every secret; the key from the environment seals only the data key. So one row changes in one
 //! transaction, and at any moment exactly one of the two keys opens the state.
 
-use std::fmt;
 use std::path::Path;
 
 use shared::secret::Secret;
+use thiserror::Error;
 
 use crate::db::engine::sqlite::row_sums;
 use crate::db::engine::sqlite::schemas::MAIN;
@@ -39,15 +39,25 @@ pub enum Rekeyed {
 }
 
 /// A rekey that failed and changed nothing.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum RekeyError {
     /// The state directory cannot be opened.
-    Open(OpenError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// The old key is required and missing.
+    #[error(
+        "LLMGW_CREDENTIAL_ENCRYPTION_KEY is required: the key that opens the state now (nothing was \
+         changed)"
+    )]
     NoOldKey,
     /// Holds the number of sealed values that do not open.
+    #[error(
+        "{0} stored secrets cannot be decrypted, and a new key would not change that; nothing was changed: \
+         run 'llmgw credentials verify'"
+    )]
     Unopened(u64),
     /// A key could not be opened or sealed.
+    #[error("the key cannot be changed: {0}; nothing was changed")]
     Keys(String),
 }
 
@@ -60,32 +70,6 @@ impl RekeyError {
             Self::Unopened(_) => 1,
             Self::Keys(_) => 70,
         }
-    }
-}
-
-impl fmt::Display for RekeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Open(error) => error.fmt(f),
-            Self::NoOldKey => f.write_str(
-                "LLMGW_CREDENTIAL_ENCRYPTION_KEY is required: the key that opens the state now (nothing was \
-                 changed)",
-            ),
-            Self::Unopened(count) => write!(
-                f,
-                "{count} stored secrets cannot be decrypted, and a new key would not change that; nothing \
-                 was changed: run 'llmgw credentials verify'"
-            ),
-            Self::Keys(why) => write!(f, "the key cannot be changed: {why}; nothing was changed"),
-        }
-    }
-}
-
-impl std::error::Error for RekeyError {}
-
-impl From<OpenError> for RekeyError {
-    fn from(error: OpenError) -> Self {
-        Self::Open(error)
     }
 }
 

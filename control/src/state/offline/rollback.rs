@@ -7,10 +7,11 @@
 //!
 //! Each step may be repeated. Once the first rename is done, no gateway opens the state before the rollback is complete.
 
-use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+
+use thiserror::Error;
 
 use crate::db::error::OpenError;
 use crate::db::sqlite_state::lock::StateLock;
@@ -35,13 +36,23 @@ pub struct RolledBack {
 }
 
 /// A rollback that failed.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum RollbackError {
     /// The state directory cannot be locked or opened.
-    Open(OpenError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// The directory has no snapshot of an upgrade.
+    #[error(
+        "{} has no snapshot of an upgrade: no start has migrated this state, or the snapshot was removed; \
+         restore a backup instead",
+        .0.display()
+    )]
     NoSnapshot(PathBuf),
     /// The snapshot is damaged; nothing was changed.
+    #[error(
+        "the snapshot {} is damaged: {what}; nothing was changed: restore a backup instead",
+        path.display()
+    )]
     Damaged {
         /// The snapshot.
         path: PathBuf,
@@ -49,6 +60,7 @@ pub enum RollbackError {
         what: String,
     },
     /// A file cannot be moved; running the command again continues.
+    #[error("{}: {source}; correct that, and run 'llmgw rollback' again", path.display())]
     Io {
         /// The directory.
         path: PathBuf,
@@ -65,36 +77,6 @@ impl RollbackError {
             Self::Damaged { .. } => 1,
             Self::NoSnapshot(_) | Self::Io { .. } => 74,
         }
-    }
-}
-
-impl fmt::Display for RollbackError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Open(error) => error.fmt(f),
-            Self::NoSnapshot(dir) => write!(
-                f,
-                "{} has no snapshot of an upgrade: no start has migrated this state, or the snapshot was removed; restore a \
-                 backup instead",
-                dir.display()
-            ),
-            Self::Damaged { path, what } => write!(
-                f,
-                "the snapshot {} is damaged: {what}; nothing was changed: restore a backup instead",
-                path.display()
-            ),
-            Self::Io { path, source } => {
-                write!(f, "{}: {source}; correct that, and run 'llmgw rollback' again", path.display())
-            }
-        }
-    }
-}
-
-impl std::error::Error for RollbackError {}
-
-impl From<OpenError> for RollbackError {
-    fn from(error: OpenError) -> Self {
-        Self::Open(error)
     }
 }
 

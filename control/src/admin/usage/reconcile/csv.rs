@@ -1,69 +1,23 @@
 //! Reads CSV (RFC 4180): cells separated by commas, quoted if they contain commas, quotes or line ends. The separator
 //! is a semicolon or a tab if the first line has more of those.
 
-/// An iterator over the lines of a text, each as cells. Skips empty lines.
-#[derive(Debug)]
-pub(super) struct CsvLines<'a> {
-    rest: &'a str,
-    separator: char,
-}
+use csv::ReaderBuilder;
 
-impl<'a> CsvLines<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
-        let first = text.lines().next().unwrap_or_default();
-        let often = |separator: &char| first.matches(*separator).count();
-        // `max_by_key` returns the last of several maxima, so a comma wins a tie.
-        let separator = [';', '\t', ','].into_iter().max_by_key(often).unwrap_or(',');
-        Self { rest: text, separator }
-    }
-
-    /// Reads one cell. The bool is true if the cell ends its line.
-    fn cell(&mut self) -> (String, bool) {
-        let mut cell = String::new();
-        let mut chars = self.rest.char_indices().peekable();
-        let mut quoted = false;
-        while let Some((at, char)) = chars.next() {
-            match char {
-                '"' if quoted && chars.peek().is_some_and(|(_, next)| *next == '"') => {
-                    cell.push('"');
-                    chars.next();
-                }
-                '"' if quoted || cell.is_empty() => quoted = !quoted,
-                '\n' if !quoted => return (self.end(cell, at + 1), true),
-                '\r' if !quoted && chars.peek().is_some_and(|(_, next)| *next == '\n') => {}
-                _ if char == self.separator && !quoted => return (self.end(cell, at + 1), false),
-                _ => cell.push(char),
-            }
-        }
-        self.rest = "";
-        (cell, true)
-    }
-
-    fn end(&mut self, cell: String, next: usize) -> String {
-        self.rest = self.rest.get(next..).unwrap_or_default();
-        cell
-    }
-}
-
-impl Iterator for CsvLines<'_> {
-    type Item = Vec<String>;
-
-    fn next(&mut self) -> Option<Vec<String>> {
-        while !self.rest.is_empty() {
-            let mut cells = Vec::new();
-            loop {
-                let (cell, is_last) = self.cell();
-                cells.push(cell);
-                if is_last {
-                    break;
-                }
-            }
-            if cells.len() > 1 || cells.iter().any(|cell| !cell.trim().is_empty()) {
-                return Some(cells);
-            }
-        }
-        None
-    }
+/// Returns the lines of a text, each as cells, without empty lines.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = Vec<String>> {
+    let first = text.lines().next().unwrap_or_default();
+    let often = |separator: &char| first.matches(*separator).count();
+    // `max_by_key` returns the last of several maxima, so a comma wins a tie.
+    let separator = [';', '\t', ','].into_iter().max_by_key(often).unwrap_or(',');
+    let separator = u8::try_from(separator).unwrap_or(b',');
+    let reader = ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .delimiter(separator)
+        .from_reader(text.as_bytes());
+    let lines = reader.into_records().map_while(Result::ok);
+    let lines = lines.map(|line| line.iter().map(str::to_owned).collect::<Vec<_>>());
+    lines.filter(|cells| cells.len() > 1 || cells.iter().any(|cell| !cell.trim().is_empty()))
 }
 
 #[cfg(test)]
@@ -81,7 +35,7 @@ mod tests {
             ("one\n\"open", vec![vec!["one"], vec!["open"]]),
             ("", vec![]),
         ] {
-            assert_eq!(CsvLines::new(text).collect::<Vec<_>>(), want, "{text:?}");
+            assert_eq!(lines(text).collect::<Vec<_>>(), want, "{text:?}");
         }
     }
 }

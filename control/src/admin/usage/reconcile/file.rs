@@ -96,7 +96,7 @@ impl Export {
     }
 
     fn table(&mut self, text: &str, columns: &Columns) -> Result<(), String> {
-        let mut lines = csv::CsvLines::new(text);
+        let mut lines = csv::lines(text);
         let header = lines.next().ok_or("it is empty")?;
         columns.check(&header)?;
         for cells in lines {

@@ -20,12 +20,13 @@ mod tests;
 mod vendor;
 
 use std::collections::BTreeSet;
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use thiserror::Error;
 
 use self::draft::Draft;
 use self::routes::Group;
@@ -73,11 +74,13 @@ pub struct ImportFinding {
 }
 
 /// A file that cannot be converted.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum LitellmError {
     /// The file cannot be read.
+    #[error("cannot be read: {0}")]
     Unreadable(io::Error),
     /// The file is not a configuration of LiteLLM.
+    #[error("line {line}: {message}")]
     Foreign {
         /// The line of the fault.
         line: usize,
@@ -85,6 +88,7 @@ pub enum LitellmError {
         message: String,
     },
     /// The result would not be accepted.
+    #[error("the import produced an invalid configuration, a fault of llmgw: {0}")]
     Unaccepted(String),
 }
 
@@ -98,20 +102,6 @@ impl LitellmError {
         }
     }
 }
-
-impl fmt::Display for LitellmError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable(error) => write!(f, "cannot be read: {error}"),
-            Self::Foreign { line, message } => write!(f, "line {line}: {message}"),
-            Self::Unaccepted(why) => {
-                write!(f, "the import produced an invalid configuration, a fault of llmgw: {why}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for LitellmError {}
 
 /// Converts `file`.
 pub fn import_litellm(file: &Path) -> Result<LitellmImport, LitellmError> {
