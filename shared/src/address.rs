@@ -1,4 +1,4 @@
-//! Addresses that no upstream has and that are never dialled: link-local addresses and the metadata services of clouds.
+//! Networks of clients, and addresses that no upstream has and that are never dialled: link-local addresses and the metadata services of clouds.
 //!
 //! An IPv6 address that embeds an IPv4 address is checked as that IPv4 address, for every transition mechanism: a
 //! network with NAT64 delivers `64:ff9b::a9fe:a9fe` to 169.254.169.254. Loopback and private addresses are allowed:
@@ -16,6 +16,14 @@ pub fn is_refused(address: IpAddr) -> bool {
 
 fn is_refused_v4(v4: Ipv4Addr) -> bool {
     v4.is_link_local() || v4.is_broadcast() || v4.is_multicast() || METADATA_V4.contains(&v4)
+}
+
+/// Returns the network that probably belongs to one client: a single IPv4 address, or the /64 network of an IPv6 address.
+pub fn client_network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    }
 }
 
 fn is_refused_v6(v6: Ipv6Addr) -> bool {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::backoff::Backoff;
+
 /// The number of attempts at one target and the back-off between them (FAIL-4, FAIL-5).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryPolicy {
@@ -29,9 +31,8 @@ impl Default for RetryPolicy {
 impl RetryPolicy {
     /// Returns the upper bound of the pause after attempt `attempt`, where the first attempt is 1.
     pub fn backoff_bound(&self, attempt: u32) -> Duration {
-        let exponent = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
-        let seconds = self.initial_backoff.as_secs_f64() * self.multiplier.powi(exponent);
-        Duration::try_from_secs_f64(seconds).unwrap_or(self.backoff_max).min(self.backoff_max)
+        let Self { initial_backoff: first, backoff_max: max, multiplier, .. } = *self;
+        Backoff { first, max, multiplier }.bound(attempt)
     }
 }
 

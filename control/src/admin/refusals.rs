@@ -3,12 +3,13 @@
 //! use and the number of rows are bounded.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use shared::address::client_network;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::common::actor::{Actor, Who};
@@ -141,7 +142,7 @@ impl RefusalTally {
     /// Counts one refusal. Returns a row if it is the first of its source.
     fn take(&mut self, refused: RefusedRequest, now: Instant) -> Option<RefusalRow> {
         let RefusedRequest { address, reason, route, request_id } = refused;
-        let mut source = RefusalSource { address: Some(network(address)), reason };
+        let mut source = RefusalSource { address: Some(client_network(address)), reason };
         if !self.sources.contains_key(&source) && self.sources.len() >= SOURCES_MAX {
             source = RefusalSource { address: None, reason: OTHERS };
         }
@@ -185,14 +186,6 @@ impl RefusalTally {
             true
         });
         rows
-    }
-}
-
-/// Groups addresses that probably belong to one client: a single IPv4 address, or the /64 network of an IPv6 address.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.into(),
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
     }
 }
 

@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use shared::backoff::random_fraction;
 use shared::clock::{monotonic_ms, unix_ms};
 use shared::health::{RateLimit, Rest};
 use shared::policy::RETRY_AFTER_MAX;
@@ -97,13 +98,6 @@ pub(super) fn let_rest(target: &Target, wait: Option<Duration>, status: Option<u
         tracing::debug!(provider.id = %provider.id, model.id = %model.id, rest_ms, "the upstream limits the rate of \
             requests; the model rests");
     }
-}
-
-/// Returns a uniformly distributed number from 0 to 1.
-pub(super) fn random_fraction() -> f64 {
-    use std::hash::BuildHasher as _;
-    let bits = std::hash::RandomState::new().hash_one(0_u8) >> 32;
-    f64::from(u32::try_from(bits).unwrap_or(u32::MAX)) / f64::from(u32::MAX)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use shared::backoff::random_fraction;
 use shared::clock::monotonic_ms;
 use shared::health::{Admission, Evidence, Failed, Opened, Refused};
 use shared::operation::Dialect;
@@ -19,7 +20,7 @@ use super::budget::{AttemptLimits, NextCandidates};
 use super::final_error::Reasons;
 use super::one_attempt;
 use super::timeouts::exhausted;
-use super::waiting::{Waiting, let_rest, random_fraction, rest_of};
+use super::waiting::{Waiting, let_rest, rest_of};
 use super::{AnswerStart, AttemptParams, Failure, Job, Next, Served, Success, Unserved};
 use crate::adapt::{self, AnswerReader, TargetRequest};
 use crate::admit::demand::Demand;

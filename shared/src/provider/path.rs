@@ -5,8 +5,10 @@
 //! the template, so that no name can reach another path.
 
 use http::uri::PathAndQuery;
+use percent_encoding::AsciiSet;
 
 use crate::operation::Dialect;
+use crate::percent;
 
 /// The kind of call to a target in a dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -264,18 +266,13 @@ fn encode(name: &str, slashes: Slashes, out: &mut String) -> Option<()> {
     if name.is_empty() || name.split('/').any(|part| part == "." || part == "..") {
         return None;
     }
-    for byte in name.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'@' => {
-                out.push(byte.into());
-            }
-            b'/' if slashes == Slashes::Kept => out.push('/'),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
+    let kept = if slashes == Slashes::Kept { WITH_SLASHES } else { NAME };
+    out.extend(percent::encode(name, kept));
     Some(())
 }
 
+const NAME: &AsciiSet = &percent::RESERVED.remove(b'@');
+const WITH_SLASHES: &AsciiSet = &NAME.remove(b'/');
 /// The calls for an answer in either form.
 pub(super) const ANSWER: &[UpstreamCall] = &[UpstreamCall::Whole, UpstreamCall::Stream];
 

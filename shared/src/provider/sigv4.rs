@@ -5,11 +5,12 @@ use http::header::AUTHORIZATION;
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue};
 use jiff::Timestamp;
+use percent_encoding::AsciiSet;
 use ring::digest::{Context, SHA256, digest};
 use ring::hmac;
 
-use crate::hex;
 use crate::secret::Secret;
+use crate::{hex, percent};
 
 /// Signs the requests of one provider instance.
 #[derive(Clone, Debug)]
@@ -120,16 +121,8 @@ fn canonical(request: &Signable<'_>, body_sha256: &[u8], headers: &[(&str, &str)
 
 /// Percent-encodes the wire path once more, as every service except S3 requires.
 fn encoded_path(path: &str) -> String {
-    let mut out = String::with_capacity(path.len() + 16);
-    for byte in path.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                out.push(byte.into())
-            }
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
+    const SET: &AsciiSet = &percent::RESERVED.remove(b'/');
+    percent::encode(path, SET).to_string()
 }
 
 /// Returns the query sorted by name. It is already encoded on the wire, as all templates and names are.

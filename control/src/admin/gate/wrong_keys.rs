@@ -5,8 +5,10 @@
 //! the limit bounds the work, the logs and the audit records that guessing causes.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
+
+use shared::address::client_network;
 
 /// Buckets of recent wrong keys.
 #[derive(Debug, Default)]
@@ -40,7 +42,7 @@ impl WrongKeys {
         if of_address.len() >= ADDRESSES_MAX {
             of_address.retain(|_, bucket| bucket.0 > now_ms);
         }
-        let bucket = of_address.entry(neighbourhood(address)).or_default();
+        let bucket = of_address.entry(client_network(address)).or_default();
         bucket.room(OF_ADDRESS, now_ms)?;
         bucket.add(OF_ADDRESS, now_ms);
         of_all.add(OF_ALL, now_ms);
@@ -59,14 +61,6 @@ impl LeakyBucket {
 
     fn add(&mut self, size: Size, now_ms: u64) {
         self.0 = self.0.max(now_ms) + size.drop_ms;
-    }
-}
-
-/// Groups addresses by client: a single IPv4 address, or the /64 network of an IPv6 address.
-fn neighbourhood(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
-        v4 @ IpAddr::V4(_) => v4,
     }
 }
 
@@ -102,7 +96,7 @@ mod tests {
     fn an_ipv6_network_counts_as_one_address_and_mapped_ipv4_as_ipv4() {
         let wrong_keys = WrongKeys::default();
         for n in 0..20 {
-            let address: Ipv6Addr = format!("2001:db8:1:2::{n:x}").parse().unwrap();
+            let address: std::net::Ipv6Addr = format!("2001:db8:1:2::{n:x}").parse().unwrap();
             assert_eq!(wrong_keys.note(address.into(), 0), Ok(()));
             assert_eq!(wrong_keys.note(Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped().into(), 0), Ok(()));
         }

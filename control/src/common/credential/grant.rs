@@ -12,6 +12,7 @@ use ring::rand::SystemRandom;
 use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use serde::Deserialize;
 use serde_json::json;
+use shared::percent;
 use shared::port::MetadataServer;
 use shared::secret::Secret;
 
@@ -264,14 +265,7 @@ pub(super) fn post(address: &str, fields: &[(&str, &str)]) -> Result<Request<Byt
 }
 
 pub(super) fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte.into()),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
+    percent::encode(text, percent::RESERVED).to_string()
 }
 
 /// True if `address` uses TLS or stays on this machine: an assertion is as sensitive as a token.

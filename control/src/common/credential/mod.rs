@@ -5,6 +5,7 @@ mod entra;
 pub(crate) mod extension;
 mod grant;
 pub(crate) mod oauth;
+mod renewals;
 mod token_renewal;
 mod tokens;
 

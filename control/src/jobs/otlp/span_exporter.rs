@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message as _;
+use shared::backoff::Backoff;
 use shared::request_traces::{EncodedSpans, RequestTraces};
 use tokio::time::Instant;
 
 use super::fields::Fields;
 use super::post::{PostFailure, post};
 use super::{Exporting, scope};
-use crate::common::vault::random;
 use crate::routing::config::OtlpTraces;
-use crate::writer::webhook::Backoff;
 
 /// Exports the finished requests of a queue.
 #[derive(Debug)]
@@ -165,19 +164,13 @@ fn message(spans: &[u8], resource: &[u8], scope: &[u8]) -> Bytes {
 
 /// Returns the pause after a number of failures: with full jitter, and at least what the collector asked for.
 fn pause(failures: u32, asked_ms: u64) -> Duration {
-    let bytes: [u8; 2] = random().unwrap_or([u8::MAX; 2]);
-    let fraction = f64::from(u16::from_be_bytes(bytes)) / f64::from(u16::MAX);
-    let backoff = Backoff { first_ms: PAUSE_MS_FIRST };
-    let pause_ms = backoff.next_at_ms(0, failures.min(DOUBLINGS_MAX), asked_ms, fraction);
-    Duration::from_millis(pause_ms.unwrap_or(PAUSE_MS_FIRST))
+    RETRY.pause(failures).max(Duration::from_millis(asked_ms))
 }
 
 /// The interval at which the queue is read.
 const LOOK: Duration = Duration::from_millis(200);
 /// A batch is given up after this many tries.
 const TRIES_MAX: u32 = 8;
-const PAUSE_MS_FIRST: u64 = 1_000;
-/// The longest pause of our own is 16 s.
-const DOUBLINGS_MAX: u32 = 5;
+const RETRY: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(16));
 /// The maximum length of the key and the length of a message.
 const HEAD_BYTES_MAX: usize = 11;

@@ -9,17 +9,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use shared::backoff::random_fraction;
 use shared::clock::unix_ms;
 use shared::port::HttpClient;
 
 pub(crate) use self::send::{Message, SentMessage, send};
 use crate::common::background::{JobTasks, NamedTasks, Panicked};
-use crate::common::vault::{VaultKeys, random};
+use crate::common::vault::VaultKeys;
 use crate::db::outbox::delivery::{Tried, due, record};
 use crate::db::readers::Readers;
 use crate::db::webhooks::WebhookRow;
 use crate::writer::WriterHandle;
-use crate::writer::webhook::Backoff;
+use crate::writer::webhook::next_try_ms;
 
 /// The background task that delivers.
 #[derive(Debug)]
@@ -150,8 +151,8 @@ impl Trying {
         let mut tried =
             Tried { number, tries_before: failures, status: sent.status, error: None, next_at_ms: None };
         if let Some(error) = sent.error {
-            let backoff = Backoff { first_ms: u64::from(webhook.retry_seconds) * 1_000 };
-            tried.next_at_ms = backoff.next_at_ms(unix_ms(), failures + 1, sent.retry_after_ms, fraction());
+            let (first, asked_ms) = (Duration::from_secs(webhook.retry_seconds.into()), sent.retry_after_ms);
+            tried.next_at_ms = next_try_ms(first, unix_ms(), failures + 1, asked_ms, random_fraction());
             if tried.next_at_ms.is_none() {
                 tracing::error!(
                     webhook.id = webhook.id,
@@ -163,12 +164,6 @@ impl Trying {
         }
         tried
     }
-}
-
-/// Returns a random number from 0 to 1.
-fn fraction() -> f64 {
-    let bytes: [u8; 2] = random().unwrap_or([u8::MAX; 2]);
-    f64::from(u16::from_be_bytes(bytes)) / f64::from(u16::MAX)
 }
 
 /// Concurrent tries of one webhook; one that receives in order has one. Each webhook has its own, so that receivers that

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 use shared::clock::unix_ms;
 use shared::key_hash::KeyHasher;
+use shared::percent;
 use shared::port::{HttpClient, HttpLimits, SocketPath};
 use shared::provider::path::{ListAddress, Pages};
 use shared::provider::sigv4::Signable;
@@ -252,14 +253,7 @@ fn request(instance: &ProviderInstance, url: &str) -> Result<Request<Bytes>, htt
 /// Appends a parameter to the query of `url`.
 fn with_pair(url: &str, name: &str, value: &str) -> String {
     let mark = if url.contains('?') { '&' } else { '?' };
-    let mut url = format!("{url}{mark}{name}=");
-    for byte in value.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => url.push(byte.into()),
-            _ => url.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    url
+    format!("{url}{mark}{name}={}", percent::encode(value, percent::RESERVED))
 }
 
 /// Returns the error text of an upstream's response, from the usual fields.

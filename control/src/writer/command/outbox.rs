@@ -1,7 +1,10 @@
 //! Commands on the outbox: manual retries, and the leases of external workers.
 
+use std::time::Duration;
+
 use serde::Serialize;
 use serde_json::json;
+use shared::backoff::random_fraction;
 
 use super::{Command, CommandRefusal, Done, Write};
 use crate::common::vault::random;
@@ -9,7 +12,7 @@ use crate::db::audit::AuditEntry;
 use crate::db::outbox::lease::{self, Claim};
 use crate::db::outbox::{self, Delivery, DeliveryState, Event, delivery};
 use crate::routing::publish::Touched;
-use crate::writer::webhook::Backoff;
+use crate::writer::webhook::next_try_ms;
 
 /// Makes a delivery due again that is pending, leased or dead.
 #[derive(Debug)]
@@ -79,7 +82,7 @@ impl Command for RetryDelivery {
 impl Command for ClaimDeliveries {
     fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         for ended in lease::ended(write.db, write.now_ms)? {
-            let failure = Some((LEASE_ENDED, next_try(&ended, 0, write.now_ms)?));
+            let failure = Some((LEASE_ENDED, next_try(&ended, 0, write.now_ms)));
             lease::end(write.db, &ended, failure, write.now_ms)?;
         }
         let random: [u8; 16] = random()?;
@@ -122,7 +125,7 @@ impl Command for EndLease {
         let failure = match &self.failure {
             None => None,
             Some(failure) => {
-                Some((failure.error.as_str(), next_try(&held, failure.retry_after_ms, write.now_ms)?))
+                Some((failure.error.as_str(), next_try(&held, failure.retry_after_ms, write.now_ms)))
             }
         };
         lease::end(write.db, &held, failure, write.now_ms)?;
@@ -134,10 +137,8 @@ impl Command for EndLease {
 }
 
 /// Returns the time of the next try after one more failure, or `None` if the delivery is dead.
-fn next_try(held: &Delivery, asked_ms: u64, now_ms: u64) -> Result<Option<u64>, CommandRefusal> {
-    let [byte]: [u8; 1] = random()?;
-    let random = f64::from(byte) / 255.0;
-    Ok(Backoff { first_ms: WORKER_RETRY_MS }.next_at_ms(now_ms, held.tries + 1, asked_ms, random))
+fn next_try(held: &Delivery, asked_ms: u64, now_ms: u64) -> Option<u64> {
+    next_try_ms(WORKER_RETRY, now_ms, held.tries + 1, asked_ms, random_fraction())
 }
 
 fn find(write: &Write<'_>, number: i64) -> Result<Delivery, CommandRefusal> {
@@ -146,4 +147,4 @@ fn find(write: &Write<'_>, number: i64) -> Result<Delivery, CommandRefusal> {
 
 const LEASE_ENDED: &str = "The lease ended before the worker reported.";
 /// The longest pause after a worker's first failure.
-const WORKER_RETRY_MS: u64 = 5_000;
+const WORKER_RETRY: Duration = Duration::from_secs(5);

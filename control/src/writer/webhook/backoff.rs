@@ -1,33 +1,25 @@
 //! The pause before the next try of a delivery: exponential with full jitter, and at least what the receiver asks for.
 
+use std::time::Duration;
+
 use http::HeaderMap;
 use http::header::RETRY_AFTER;
+use shared::backoff::Backoff;
 
-/// The pause between the tries of one receiver.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Backoff {
-    /// The longest pause after the first failure; it doubles with each further one.
-    pub(crate) first_ms: u64,
-}
-
-impl Backoff {
-    /// Returns the time of the next try after `failures` failures, or `None` if there are too many. `asked_ms` is the
-    /// pause that the receiver asked for, and `random` a number from 0 up to 1.
-    pub(crate) fn next_at_ms(self, now_ms: u64, failures: u32, asked_ms: u64, random: f64) -> Option<u64> {
-        if failures >= FAILURES_MAX {
-            return None;
-        }
-        let doublings = failures.saturating_sub(1).min(FAILURES_MAX);
-        let longest = self.first_ms.saturating_mul(1 << doublings).min(PAUSE_MS_MAX);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss,
-            reason = "the product is between 0 and an hour"
-        )]
-        let pause_ms = (longest as f64 * random.clamp(0.0, 1.0)) as u64;
-        Some(now_ms.saturating_add(pause_ms.max(asked_ms.min(PAUSE_MS_MAX))))
-    }
+/// Returns the time of the next try after `failures` failures, or `None` if there are too many. The longest pause is `first`
+/// after the first failure, and doubles with each further one. `asked_ms` is the pause that the receiver asked for, and
+/// `random` a number from 0 to 1.
+pub(crate) fn next_try_ms(
+    first: Duration,
+    now_ms: u64,
+    failures: u32,
+    asked_ms: u64,
+    random: f64,
+) -> Option<u64> {
+    let bound = Backoff::doubling(first, Duration::from_millis(PAUSE_MS_MAX)).bound(failures);
+    let pause_ms = u64::try_from(bound.mul_f64(random).as_millis()).unwrap_or(PAUSE_MS_MAX);
+    let next_at_ms = now_ms.saturating_add(pause_ms.max(asked_ms.min(PAUSE_MS_MAX)));
+    (failures < FAILURES_MAX).then_some(next_at_ms)
 }
 
 /// Returns the pause of a `Retry-After` in seconds or as a date; 0 if there is none.
@@ -54,7 +46,7 @@ mod tests {
 
     #[test]
     fn the_pause_doubles_is_random_and_ends_after_ten_failures() {
-        let backoff = Backoff { first_ms: 5_000 };
+        let first = Duration::from_secs(5);
         for (failures, asked_ms, random, want) in [
             (1, 0, 1.0, Some(5_000)),
             (1, 0, 0.5, Some(2_500)),
@@ -67,13 +59,12 @@ mod tests {
             (11, 60_000, 1.0, None),
         ] {
             assert_eq!(
-                backoff.next_at_ms(0, failures, asked_ms, random),
+                next_try_ms(first, 0, failures, asked_ms, random),
                 want,
                 "{failures} {asked_ms} {random}"
             );
         }
-        let slow = Backoff { first_ms: 3_600_000 };
-        assert_eq!(slow.next_at_ms(7, 9, 0, 1.0), Some(3_600_007));
+        assert_eq!(next_try_ms(Duration::from_secs(3_600), 7, 9, 0, 1.0), Some(3_600_007));
     }
 
     #[test]

@@ -6,6 +6,6 @@ mod secret;
 mod template;
 
 pub(crate) use self::address::{WebhookAddress, check_address};
-pub(crate) use self::backoff::{Backoff, retry_after_ms};
+pub(crate) use self::backoff::{next_try_ms, retry_after_ms};
 pub(crate) use self::secret::{WebhookSecret, signature};
 pub(crate) use self::template::body;
