@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
+use super::cursor::Cursor;
 use super::list::{Containing, SortedPaging, Sorting};
 use super::query::Span;
 use super::reference::{FileContent, NoMembers};
@@ -73,7 +74,7 @@ struct AuditVerification {
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let ((paging, sorted), query): (SortedPaging<AuditColumn>, AuditQuery) = call.query()?;
-    let (limit, cursor) = (paging.limit(), paging.cursor().map(cursor).transpose()?);
+    let (limit, cursor) = (paging.limit(), paging.cursor().map(Cursor::<i64>::read).transpose()?);
     let start = match sorted.sorting()? {
         Some(Sorting { descending: false, .. }) => AuditStart::After(cursor.unwrap_or(0)),
         Some(_) | None => AuditStart::Before(cursor.unwrap_or(i64::MAX)),
@@ -83,7 +84,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut data = call.app.readers.ask(move |db| page(db, &filter, start, rows)).await?;
     let more = data.len() > limit;
     data.truncate(limit);
-    let next_cursor = data.last().filter(|_| more).map(|row| row.id.to_string());
+    let next_cursor = data.last().filter(|_| more).map(|row| Cursor(row.id).text());
     json(&AuditPage { data, next_cursor })
 }
 
@@ -125,12 +126,6 @@ async fn verification(app: &App) -> Result<AuditVerification, ApiError> {
         broken_at: broken.and_then(|broken| broken.first_id()),
         fault: broken.map(|broken| broken.to_string()),
     })
-}
-
-fn cursor(text: &str) -> Result<i64, ApiError> {
-    let parsed = text.parse().ok().filter(|id| *id > 0);
-    parsed
-        .ok_or_else(|| ApiError::parameter("cursor", "cursor must be the next_cursor of the previous page."))
 }
 
 /// The filters of records.

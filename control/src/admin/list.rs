@@ -3,11 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use super::ApiError;
+use super::cursor::Cursor;
 use super::query::Number;
 
 /// The requested page of a list, which is in its own order or sorted by a column `C`.
@@ -119,7 +118,7 @@ impl<C: Copy> PageOf<C> {
         C: Serialize,
     {
         let limit = paging.limit();
-        let read = paging.cursor().and_then(SortCursor::read);
+        let read = paging.cursor().and_then(|text| Cursor::<SortCursor>::read(text).ok());
         let Some(sorting) = sorted_by.sorting()? else {
             return match read {
                 Some(cursor) => Err(cursor.misused()),
@@ -264,14 +263,6 @@ impl SortCursor {
         Self { sort, descending, value, id: place.id.into_value(), since_ms }
     }
 
-    fn read(text: &str) -> Option<Self> {
-        serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(text).ok()?).ok()
-    }
-
-    fn text(&self) -> Option<String> {
-        Some(BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).ok()?))
-    }
-
     /// Returns the page that begins after the row; fails if the cursor is of a list in another order.
     fn page<C: Serialize>(self, sorting: Sorting<C>) -> Result<SortedPage<C>, ApiError> {
         if (&self.sort, self.descending) != (&name(&sorting.column), sorting.descending) {
@@ -401,9 +392,9 @@ impl<'a, T, C: Copy + Serialize> PageRows<'a, T, C> {
             self.rows.pop_last();
         }
         let last = self.rows.last_key_value().filter(|_| more).map(|(place, _)| place.clone());
-        let next_cursor = last.and_then(|place| match &self.page.sorted {
-            None => Some(place.id.into_value()),
-            Some(SortedPage { sorting, .. }) => SortCursor::of(sorting, place, since_ms).text(),
+        let next_cursor = last.map(|place| match &self.page.sorted {
+            None => place.id.into_value(),
+            Some(SortedPage { sorting, .. }) => Cursor(SortCursor::of(sorting, place, since_ms)).text(),
         });
         ListPage { data: self.rows.into_values().collect(), next_cursor }
     }

@@ -14,6 +14,7 @@ mod catalog;
 mod config;
 pub(crate) mod console;
 mod csv;
+pub(crate) mod cursor;
 mod detect;
 mod dry_run;
 mod endpoints;

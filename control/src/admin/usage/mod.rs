@@ -9,8 +9,6 @@ mod reprice;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use base64::Engine as _;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::{Method, Response};
 use serde::{Deserialize, Serialize};
 use shared::clock::unix_ms;
@@ -18,6 +16,7 @@ use shared::port::Body;
 use shared::usage::{Class, TokenCounts, Units};
 
 use self::charge::{Charge, ChargeQuery};
+use super::cursor::Cursor;
 use super::list::{Direction, SortedBy};
 use super::query::{Choice, CommaList, LocalSpan, Named, Number, choose};
 use super::reference::FileContent;
@@ -153,9 +152,8 @@ fn cursor(
     question: &ReportQuestion,
     order: Option<GroupOrder>,
 ) -> Result<ReportCursor, ApiError> {
-    let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
-    let cursor = serde_json::from_slice(&bytes).ok();
-    cursor.filter(|cursor: &ReportCursor| cursor.fits(question.group_by.len(), order)).ok_or_else(|| {
+    let cursor = Cursor::<ReportCursor>::read(text).ok();
+    cursor.filter(|cursor| cursor.fits(question.group_by.len(), order)).ok_or_else(|| {
         let message = "cursor must be the next_cursor of an earlier page of the same query.";
         ApiError::parameter("cursor", message)
     })
@@ -308,7 +306,6 @@ impl UsageAnswer {
                 figures: ChargedSums::of(group.sums, charge)?,
             });
         }
-        let next = page.next.and_then(|next| serde_json::to_vec(&next).ok());
         Ok(Self {
             from_ms: question.from_ms,
             to_ms: question.to_ms,
@@ -316,7 +313,7 @@ impl UsageAnswer {
             charge: charge.map(Charge::shown),
             totals: page.totals.map(|totals| ChargedSums::of(totals, charge)).transpose()?,
             data,
-            next_cursor: next.map(|next| BASE64_URL_SAFE_NO_PAD.encode(next)),
+            next_cursor: page.next.map(|next| Cursor(next).text()),
         })
     }
 }
