@@ -4,6 +4,7 @@ pub(crate) mod actor;
 pub(crate) mod background;
 pub(crate) mod change;
 pub(crate) mod credential;
+pub(crate) mod digest;
 pub(crate) mod model_facts;
 pub(crate) mod money;
 pub(crate) mod private_file;

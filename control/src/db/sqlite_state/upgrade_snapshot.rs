@@ -9,18 +9,16 @@
 //! The caller holds the lock of the state, and no connection is open. One snapshot is kept, that of the last upgrade.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use ring::digest::{Context, SHA256};
 use rustix::fs::statvfs;
 use serde::{Deserialize, Serialize};
-use shared::hex;
 
 use super::files::USAGE;
 use super::migrate;
 use super::open::{DATABASE, JOURNAL};
-use crate::common::{private_file, regular_file};
+use crate::common::{digest, private_file, regular_file};
 use crate::db::error::OpenError;
 
 /// The description of a snapshot, in the file `manifest.json` inside it.
@@ -179,28 +177,13 @@ fn expect_room(dir: &Path, names: &[String]) -> Result<(), OpenError> {
 
 fn copy(from: &Path, to: &Path) -> io::Result<(u64, String)> {
     let mut out = private_file::create_new(to)?;
-    let copied = pass(File::open(from)?, &mut out)?;
+    let copied = digest::copy(File::open(from)?, &mut out)?;
     out.sync_all()?;
     Ok(copied)
 }
 
 fn digest_of(path: &Path) -> io::Result<(u64, String)> {
-    pass(regular_file::open(path)?, &mut io::sink())
-}
-
-/// Copies a file and returns its length and its digest.
-fn pass(mut from: File, to: &mut impl io::Write) -> io::Result<(u64, String)> {
-    let (mut context, mut bytes, mut buffer) = (Context::new(&SHA256), 0_u64, vec![0; BUFFER_BYTES]);
-    loop {
-        let read = from.read(&mut buffer)?;
-        let piece = buffer.split_at(read).0;
-        if piece.is_empty() {
-            return Ok((bytes, hex::encode(context.finish().as_ref())));
-        }
-        context.update(piece);
-        bytes += read as u64;
-        to.write_all(piece)?;
-    }
+    digest::copy(regular_file::open(path)?, &mut io::sink())
 }
 
 fn write_manifest(draft: &Path, snapshot: &Snapshot) -> io::Result<()> {
@@ -238,6 +221,5 @@ const CATALOG: &str = "catalog.json";
 const INDEX: &str = "-shm";
 const FORMAT: u32 = 1;
 const MANIFEST_BYTES_MAX: u64 = 16 << 20;
-const BUFFER_BYTES: usize = 256 << 10;
 /// Free space that must remain beside the snapshot.
 const ROOM_BYTES: u64 = 16 << 20;

@@ -8,9 +8,10 @@ use std::path::Path;
 
 use tar::{Entry, EntryType};
 
-use super::manifest::{BUFFER_BYTES, DATABASE, Hasher, MANIFEST, Manifest, ManifestFile};
+use super::manifest::{BUFFER_BYTES, DATABASE, MANIFEST, Manifest, ManifestFile};
 use super::temporary_directory::TemporaryDirectory;
 use super::{BackupError, at};
+use crate::common::digest::Hasher;
 use crate::common::{private_file, regular_file};
 use crate::db::sqlite_state::copy as stored;
 use crate::db::sqlite_state::open::{APPLICATION_ID, USAGE_APPLICATION_ID};

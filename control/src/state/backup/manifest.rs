@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 
-use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
-use shared::hex;
 
+use crate::common::digest;
 use crate::db::sqlite_state::files::USAGE;
 
 /// The contents of an archive.
@@ -76,37 +75,8 @@ impl Manifest {
 impl ManifestFile {
     /// Reads the file `name` in `dir` and returns its entry.
     pub(super) fn of(dir: &Path, name: &str) -> io::Result<Self> {
-        let mut file = File::open(dir.join(name))?;
-        let (mut hasher, mut bytes) = (Hasher::default(), 0_u64);
-        let mut buffer = vec![0; BUFFER_BYTES];
-        loop {
-            let read = file.read(&mut buffer)?;
-            let piece = buffer.split_at(read).0;
-            if piece.is_empty() {
-                return Ok(Self { name: name.to_owned(), bytes, sha256: hasher.hex() });
-            }
-            hasher.update(piece);
-            bytes += read as u64;
-        }
-    }
-}
-
-/// Incremental SHA-256.
-pub(super) struct Hasher(Context);
-
-impl Default for Hasher {
-    fn default() -> Self {
-        Self(Context::new(&SHA256))
-    }
-}
-
-impl Hasher {
-    pub(super) fn update(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    pub(super) fn hex(self) -> String {
-        hex::encode(self.0.finish().as_ref())
+        let (bytes, sha256) = digest::copy(File::open(dir.join(name))?, &mut io::sink())?;
+        Ok(Self { name: name.to_owned(), bytes, sha256 })
     }
 }
 

@@ -9,8 +9,9 @@ use shared::secret::Secret;
 use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
 
-use super::manifest::{DATABASE, Hasher, MANIFEST};
+use super::manifest::{DATABASE, MANIFEST};
 use super::*;
+use crate::common::digest::Hasher;
 use crate::db::engine::Db;
 use crate::db::sqlite_state::open::open;
 
