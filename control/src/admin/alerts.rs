@@ -2,7 +2,6 @@
 
 use http::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
-use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
 use super::list::{Containing, ListPage, PageOf, SortValue, SortedPaging};
@@ -93,9 +92,7 @@ fn value(alert: &Alert, column: AlertColumn) -> Option<SortValue> {
 
 async fn find(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let id = call.argument().to_owned();
-    let found = call.app.readers.ask(move |db| alerts::find(db, &id)).await?;
-    json(&found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such alert."))?)
+    json(&call.found("alert", alerts::find).await?)
 }
 
 async fn acknowledge(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -116,14 +113,12 @@ async fn rules(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let id = call.argument().to_owned();
-    let ask = call.app.readers.ask(move |db| {
-        let Some(rule) = alert_rules::find(db, &id)? else { return Ok(None) };
+    let found = call.found("alert rule", |db, id| {
+        let Some(rule) = alert_rules::find(db, id)? else { return Ok(None) };
         let version = rule.version;
         Ok(Some((ShownRule::of(db, &mut Labels::default(), rule)?, version)))
     });
-    let unknown = || ApiError::new(ErrorKind::NotFound, "There is no such alert rule.");
-    let (rule, version) = ask.await?.ok_or_else(unknown)?;
+    let (rule, version) = found.await?;
     json_of_version(&rule, version)
 }
 

@@ -20,6 +20,7 @@ use super::{ApiError, App};
 use crate::admin::permission::{Object, Permission, Standing, may};
 use crate::common::actor::Actor;
 use crate::db::audit::AuditEntry;
+use crate::db::engine::{Db, DbResult};
 use crate::usage::scope::UsageScope;
 use crate::writer::command::audit_only::AuditOnly;
 use crate::writer::command::{
@@ -73,6 +74,17 @@ impl Call<'_> {
             query.take::<DryRunQuery>()?;
         }
         query.take_all()
+    }
+
+    /// Reads the object that the path names; `what` describes it in the error if there is none.
+    pub(crate) async fn found<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        find: impl FnOnce(&Db, &str) -> DbResult<Option<T>> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let id = self.argument().to_owned();
+        let found = self.app.readers.ask(move |db| find(db, &id)).await?;
+        found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, format!("There is no such {what}.")))
     }
 
     /// Rejects any query parameter, for routes that take none.

@@ -87,9 +87,7 @@ fn shown(call: &Call<'_>, row: &ExtensionRow) -> ShownExtension {
 }
 
 async fn find(call: &Call<'_>) -> Result<ExtensionRow, ApiError> {
-    let name = call.argument().to_owned();
-    let found = call.app.readers.ask(move |db| extensions::find(db, &name)).await?;
-    found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such extension."))
+    call.found("extension", extensions::find).await
 }
 
 /// An extension to add.

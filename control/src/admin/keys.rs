@@ -168,12 +168,11 @@ fn value(key: &StoredKey, column: KeyColumn, ranks: &SpendRanks) -> Option<SortV
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let id = call.argument().to_owned();
-    let found = call.app.readers.ask(move |db| {
-        let key = keys::find(db, &id, unix_ms())?;
+    let found = call.found("key", |db, id| {
+        let key = keys::find(db, id, unix_ms())?;
         key.map(|key| ShownKey::of(db, &mut Labels::default(), key)).transpose()
     });
-    let listed = found.await?.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such key."))?;
+    let listed = found.await?;
     json_of_version(&listed, listed.key.version)
 }
 

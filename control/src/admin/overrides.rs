@@ -4,7 +4,6 @@
 use http::{Method, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::Value;
-use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
 use super::list::{ListPage, Paging};
@@ -51,9 +50,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let id = call.argument().to_owned();
-    let found = call.app.readers.ask(move |db| overrides::find(db, &id)).await?;
-    json(&found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such catalog override."))?)
+    json(&call.found("catalog override", overrides::find).await?)
 }
 
 /// An override to create.

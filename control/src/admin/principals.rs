@@ -2,7 +2,6 @@
 
 use http::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
-use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
 use super::list::{Containing, ListPage, PageOf, SortValue, SortedPaging};
@@ -78,9 +77,7 @@ fn value(principal: &principals::Principal, column: PrincipalColumn) -> Option<S
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let id = call.argument().to_owned();
-    let found = call.app.readers.ask(move |db| principals::find(db, &id)).await?;
-    let principal = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such principal."))?;
+    let principal = call.found("principal", principals::find).await?;
     json_of_version(&principal, principal.version)
 }
 

@@ -139,9 +139,7 @@ fn value(summary: &ProjectSummary, column: ProjectColumn, ranks: &SpendRanks) ->
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let id = call.argument().to_owned();
-    let found = call.app.readers.ask(move |db| projects::find(db, &id)).await?;
-    let project = found.ok_or_else(unknown)?;
+    let project = call.found("project", projects::find).await?;
     json_of_version(&project, project.version)
 }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use http::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
-use shared::error_kind::ErrorKind;
 use shared::port::Body;
 use shared::quota::{Metric, Period, Subject};
 
@@ -153,13 +152,12 @@ impl QuotaQuery {
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let id = call.argument().to_owned();
     let counters = Arc::clone(&call.app.counters);
-    let ask = call.app.readers.ask(move |db| {
-        let row = quotas::find(db, &id)?;
+    let found = call.found("quota", move |db, id| {
+        let row = quotas::find(db, id)?;
         row.map(|row| QuotaStanding::of(db, &mut Labels::default(), &counters, row)).transpose()
     });
-    let found = ask.await?.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such quota."))?;
+    let found = found.await?;
     json_of_version(&found, found.version)
 }
 

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 use shared::clock::unix_ms;
-use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
 use super::list::{Containing, ListPage, PageOf, SortValue, SortedPaging};
@@ -104,9 +103,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 async fn find(call: &Call<'_>) -> Result<WebhookRow, ApiError> {
-    let id = call.argument().to_owned();
-    let found = call.app.readers.ask(move |db| webhooks::find(db, &id)).await?;
-    found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such webhook."))
+    call.found("webhook", webhooks::find).await
 }
 
 /// A webhook to create.
