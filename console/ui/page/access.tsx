@@ -6,14 +6,13 @@ import { changed } from "../api/resource";
 import type { ListedProject, Principal, Project } from "../api/types";
 import { go, href, param, setParams } from "../app/router";
 import { Dialog } from "../part/dialog";
-import { Empty } from "../part/feedback";
 import { Field, Form, FormButtons, FormFooterError, Text, useSubmission } from "../part/form";
 import { count, day, plural, UNKNOWN } from "../part/format";
-import { Icon, State } from "../part/icon";
+import { State } from "../part/icon";
+import { HeadNewButton, ListCard, NewButton } from "../part/list";
 import { asked as askedFor, orderOf } from "../part/order";
-import { Card, Page, Tabs } from "../part/page";
+import { Page, Tabs } from "../part/page";
 import { Search } from "../part/search";
-import { Table } from "../part/table";
 import { NotBySpend, Spend } from "./keys";
 
 export function EnabledMark({ disabled }: { disabled: boolean }) {
@@ -27,14 +26,7 @@ export function AccessPage() {
     <Page
       title="Access"
       lead="A project is the unit of quota. Humans are its members, and keys may act as them."
-      actions={
-        may("administer") && (
-          <button type="button" class="btn primary" data-new onClick={() => setParams({ new: "1" })}>
-            <Icon name="plus" small />
-            New {what}
-          </button>
-        )
-      }
+      actions={may("administer") && <HeadNewButton>New {what}</HeadNewButton>}
     >
       <Tabs
         label="Access"
@@ -52,7 +44,6 @@ export function AccessPage() {
   );
 }
 
-const open = (): void => setParams({ new: "1" });
 const close = (): void => setParams({ new: null });
 
 const BY_NAME = { sort: "name", order: "asc" } as const;
@@ -68,51 +59,41 @@ function Projects() {
   const order = orderOf(["name", "created", "members", "keys", "spend"], BY_NAME);
   const list = useList<ListedProject>("projects", { q, ...askedFor(order) });
   return (
-    <Card bare>
-      <NotBySpend list={list} />
-      <Table
-        list={list}
-        order={order}
-        usual={BY_NAME}
-        label="Projects"
-        rowKey={(project) => project.id}
-        empty={
-          <Empty
-            icon="folder"
-            title={q ? "No project fits the search" : "There is no project yet"}
-            action={
-              may("administer") && (
-                <button type="button" class="btn primary" onClick={open}>
-                  New project
-                </button>
-              )
-            }
-          >
-            {may("administer")
-              ? "Keys belong to a project, which bounds what they may use and spend."
-              : "Ask an administrator to add you to a project."}
-          </Empty>
-        }
-        columns={[
-          {
-            head: "Name",
-            width: "1fr",
-            sort: "name",
-            cell: (project) => (
-              <a class="row-link" href={href(`/access/projects/${project.id}`)}>
-                {project.name}
-              </a>
-            ),
-          },
-          { head: "State", width: 112, fold: 3, cell: ({ disabled }) => <EnabledMark disabled={disabled} /> },
-          { head: "Members", width: 104, number: true, sort: "members", fold: 4, cell: ({ members }) => count(members) },
-          { head: "Keys", width: 88, number: true, sort: "keys", fold: 5, cell: ({ keys }) => count(keys) },
-          { head: "Spend this month", width: 168, number: true, sort: "spend", cell: ({ month }) => <Spend figures={month} /> },
-          { head: "May use", width: 184, fold: 1, cell: (project) => <span class="muted">{mayUse(project)}</span> },
-          { head: "Since", width: 128, sort: "created", from: "desc", fold: 2, cell: ({ created_at_ms }) => day(created_at_ms) },
-        ]}
-      />
-    </Card>
+    <ListCard
+      note={<NotBySpend list={list} />}
+      list={list}
+      order={order}
+      usual={BY_NAME}
+      label="Projects"
+      rowKey={(project) => project.id}
+      isFiltered={q !== ""}
+      icon="folder"
+      titles={["No project fits the search", "There is no project yet"]}
+      help={
+        may("administer")
+          ? "Keys belong to a project, which bounds what they may use and spend."
+          : "Ask an administrator to add you to a project."
+      }
+      action={may("administer") && <NewButton>New project</NewButton>}
+      columns={[
+        {
+          head: "Name",
+          width: "1fr",
+          sort: "name",
+          cell: (project) => (
+            <a class="row-link" href={href(`/access/projects/${project.id}`)}>
+              {project.name}
+            </a>
+          ),
+        },
+        { head: "State", width: 112, fold: 3, cell: ({ disabled }) => <EnabledMark disabled={disabled} /> },
+        { head: "Members", width: 104, number: true, sort: "members", fold: 4, cell: ({ members }) => count(members) },
+        { head: "Keys", width: 88, number: true, sort: "keys", fold: 5, cell: ({ keys }) => count(keys) },
+        { head: "Spend this month", width: 168, number: true, sort: "spend", cell: ({ month }) => <Spend figures={month} /> },
+        { head: "May use", width: 184, fold: 1, cell: (project) => <span class="muted">{mayUse(project)}</span> },
+        { head: "Since", width: 128, sort: "created", from: "desc", fold: 2, cell: ({ created_at_ms }) => day(created_at_ms) },
+      ]}
+    />
   );
 }
 
@@ -121,45 +102,33 @@ function Humans() {
   const order = orderOf(["name", "email", "created"], BY_NAME);
   const list = useList<Principal>("principals", { q, ...askedFor(order) });
   return (
-    <Card bare>
-      <Table
-        list={list}
-        order={order}
-        usual={BY_NAME}
-        label="Humans"
-        rowKey={(human) => human.id}
-        empty={
-          <Empty
-            icon="user"
-            title={q ? "No human fits the search" : "There is no human yet"}
-            action={
-              may("administer") && (
-                <button type="button" class="btn primary" onClick={open}>
-                  New human
-                </button>
-              )
-            }
-          >
-            A human owns projects and private connections; keys may act as one.
-          </Empty>
-        }
-        columns={[
-          {
-            head: "Name",
-            width: "1fr",
-            sort: "name",
-            cell: (human) => (
-              <a class="row-link" href={href(`/access/humans/${human.id}`)}>
-                {human.name}
-              </a>
-            ),
-          },
-          { head: "E-mail", width: "1fr", least: 200, sort: "email", fold: 3, cell: ({ email }) => email ?? UNKNOWN },
-          { head: "State", width: 112, fold: 2, cell: ({ disabled }) => <EnabledMark disabled={disabled} /> },
-          { head: "Since", width: 128, sort: "created", from: "desc", fold: 1, cell: ({ created_at_ms }) => day(created_at_ms) },
-        ]}
-      />
-    </Card>
+    <ListCard
+      list={list}
+      order={order}
+      usual={BY_NAME}
+      label="Humans"
+      rowKey={(human) => human.id}
+      isFiltered={q !== ""}
+      icon="user"
+      titles={["No human fits the search", "There is no human yet"]}
+      help="A human owns projects and private connections; keys may act as one."
+      action={may("administer") && <NewButton>New human</NewButton>}
+      columns={[
+        {
+          head: "Name",
+          width: "1fr",
+          sort: "name",
+          cell: (human) => (
+            <a class="row-link" href={href(`/access/humans/${human.id}`)}>
+              {human.name}
+            </a>
+          ),
+        },
+        { head: "E-mail", width: "1fr", least: 200, sort: "email", fold: 3, cell: ({ email }) => email ?? UNKNOWN },
+        { head: "State", width: 112, fold: 2, cell: ({ disabled }) => <EnabledMark disabled={disabled} /> },
+        { head: "Since", width: 128, sort: "created", from: "desc", fold: 1, cell: ({ created_at_ms }) => day(created_at_ms) },
+      ]}
+    />
   );
 }
 

@@ -6,15 +6,16 @@ import type { Alert, AlertKind, Quota } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { Dialog } from "../part/dialog";
 import { AddressedDialog } from "../part/edit";
-import { Empty, notify } from "../part/feedback";
+import { notify } from "../part/feedback";
 import { Select } from "../part/form";
 import { moment, UNKNOWN } from "../part/format";
 import { State } from "../part/icon";
 import { amount, shareOf } from "../part/limits";
+import { ListCard } from "../part/list";
 import { asked as askedFor, orderOf } from "../part/order";
-import { Card, Facts, Page } from "../part/page";
+import { Facts, Page } from "../part/page";
 import { Search } from "../part/search";
-import { type Column, Table } from "../part/table";
+import type { Column } from "../part/table";
 import { figureName, figureText, KIND_NAMES, KINDS } from "./alerts/kinds";
 import { AlertObject, alertTitle } from "./alerts/object";
 import { AlertTabs } from "./alerts/tabs";
@@ -53,68 +54,64 @@ export function AlertsPage() {
   return (
     <Page title="Alerts" lead="A condition that needs a person has one alert, which is resolved once the condition is over.">
       <AlertTabs />
-      <div class="filters">
-        <Search label="Search alerts" placeholder="Text, kind or object" />
-        <Select
-          aria-label="State"
-          value={state}
-          onValue={(state) => setParams({ state: state === OPEN ? null : state })}
-          options={[
-            [OPEN, "Open"],
-            ["acknowledged", "Acknowledged"],
-            ["resolved", "Resolved"],
-            [ANY, "Any state"],
-          ]}
-        />
-        <Select
-          aria-label="Kind"
-          value={kind}
-          onValue={(kind) => setParams({ kind })}
-          options={[["", "Any kind"], ...KIND_NAMES.map((name): [string, string] => [name, KINDS[name].title])]}
-        />
-      </div>
-      <Card bare>
-        <Table
-          list={list}
-          label="Alerts"
-          order={order}
-          usual={URGENT_FIRST}
-          rowKey={({ id }) => id}
-          empty={
-            <Empty
-              icon="circle-check"
-              title={isFiltered ? "No alert fits the filter" : "Nothing needs you"}
-              action={
-                isFiltered ? (
-                  <a class="btn" href={href("/alerts")}>
-                    Clear the filter
-                  </a>
-                ) : (
-                  <a class="btn" href={href("/alerts/rules")}>
-                    See the rules
-                  </a>
-                )
-              }
-            >
-              Rules watch limits, keys, providers, spending, the configuration, the disk and backups.
-            </Empty>
-          }
-          columns={[
-            { head: "State", width: 128, sort: "severity", from: "desc", fold: 5, cell: (alert) => <State {...standingOf(alert)} /> },
-            { head: "Alert", width: "1fr", least: 320, cell: (alert) => <Text of={alert} title={alertTitle(alert)} /> },
-            {
-              head: "About",
-              width: 160,
-              fold: 2,
-              cell: ({ kind, object, object_name }) => <AlertObject kind={kind} object={object} name={object_name} />,
-            },
-            { head: "Since", width: 116, sort: "opened", from: "desc", fold: 4, cell: ({ first_at_ms }) => moment(first_at_ms) },
-            { head: "Times", width: 76, number: true, sort: "times", fold: 1, cell: ({ times }) => times },
-            ...(state === OPEN ? [] : [RESOLVED]),
-            { head: "Actions", width: 120, quiet: true, fold: 6, cell: (alert) => <Acknowledge of={alert} look="small" /> },
-          ]}
-        />
-      </Card>
+      <ListCard
+        filters={
+          <>
+            <Search label="Search alerts" placeholder="Text, kind or object" />
+            <Select
+              aria-label="State"
+              value={state}
+              onValue={(state) => setParams({ state: state === OPEN ? null : state })}
+              options={[
+                [OPEN, "Open"],
+                ["acknowledged", "Acknowledged"],
+                ["resolved", "Resolved"],
+                [ANY, "Any state"],
+              ]}
+            />
+            <Select
+              aria-label="Kind"
+              value={kind}
+              onValue={(kind) => setParams({ kind })}
+              options={[["", "Any kind"], ...KIND_NAMES.map((name): [string, string] => [name, KINDS[name].title])]}
+            />
+          </>
+        }
+        list={list}
+        label="Alerts"
+        order={order}
+        usual={URGENT_FIRST}
+        rowKey={({ id }) => id}
+        isFiltered={isFiltered}
+        icon="circle-check"
+        titles={["No alert fits the filter", "Nothing needs you"]}
+        help="Rules watch limits, keys, providers, spending, the configuration, the disk and backups."
+        action={
+          isFiltered ? (
+            <a class="btn" href={href("/alerts")}>
+              Clear the filter
+            </a>
+          ) : (
+            <a class="btn" href={href("/alerts/rules")}>
+              See the rules
+            </a>
+          )
+        }
+        columns={[
+          { head: "State", width: 128, sort: "severity", from: "desc", fold: 5, cell: (alert) => <State {...standingOf(alert)} /> },
+          { head: "Alert", width: "1fr", least: 320, cell: (alert) => <Text of={alert} title={alertTitle(alert)} /> },
+          {
+            head: "About",
+            width: 160,
+            fold: 2,
+            cell: ({ kind, object, object_name }) => <AlertObject kind={kind} object={object} name={object_name} />,
+          },
+          { head: "Since", width: 116, sort: "opened", from: "desc", fold: 4, cell: ({ first_at_ms }) => moment(first_at_ms) },
+          { head: "Times", width: 76, number: true, sort: "times", fold: 1, cell: ({ times }) => times },
+          ...(state === OPEN ? [] : [RESOLVED]),
+          { head: "Actions", width: 120, quiet: true, fold: 6, cell: (alert) => <Acknowledge of={alert} look="small" /> },
+        ]}
+      />
       {param("alert") && <OneAlert key={param("alert")} id={param("alert")} />}
     </Page>
   );

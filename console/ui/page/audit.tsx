@@ -11,10 +11,10 @@ import { Empty, ErrorBox, Loaded } from "../part/feedback";
 import { FormError, Select, Text, useSubmission } from "../part/form";
 import { clock, day, plural, zoneName } from "../part/format";
 import { Icon, State } from "../part/icon";
+import { ListCard } from "../part/list";
 import { asked as askedFor, orderOf } from "../part/order";
 import { Card, Facts, Page } from "../part/page";
 import { Search } from "../part/search";
-import { Table } from "../part/table";
 import { PERIODS, usePeriod } from "./requests";
 
 const NEWEST = { sort: "time", order: "desc" } as const;
@@ -51,41 +51,36 @@ export function AuditPage() {
         <Search label="Search audit records" placeholder="Part of an actor, action or object" />
       </div>
       <Filters rows={list.pages.value.flatMap(({ rows }) => rows ?? [])} />
-      <Card bare>
-        <Table
-          list={list}
-          label="Audit records"
-          order={order}
-          usual={NEWEST}
-          rowKey={(record) => String(record.id)}
-          empty={
-            <Empty
-              icon="scroll-text"
-              title={isFiltered ? "No record fits the filter" : "There is no record yet"}
-              action={
-                isFiltered && (
-                  <a class="btn" href={href("/audit")}>
-                    Clear the filter
-                  </a>
-                )
-              }
-            />
-          }
-          columns={[
-            { head: `Time (${zoneName()})`, width: 176, sort: "time", from: "desc", cell: (record) => <Time of={record} /> },
-            { head: "Actor", width: "2fr", fold: 3, cell: ({ actor }) => actor },
-            { head: "Action", width: "2fr", cell: ({ action }) => <span class="mono">{action}</span> },
-            { head: "Object", width: "3fr", least: 180, fold: 4, cell: (record) => <ObjectOf of={record} /> },
-            {
-              head: "Outcome",
-              width: 112,
-              fold: 2,
-              cell: ({ outcome }) => <State kind={outcome === "done" ? "ok" : "bad"} word={outcome} />,
-            },
-            { head: "Address", width: 136, fold: 1, cell: ({ address }) => <span class="mono faint">{address}</span> },
-          ]}
-        />
-      </Card>
+      <ListCard
+        list={list}
+        label="Audit records"
+        order={order}
+        usual={NEWEST}
+        rowKey={(record) => String(record.id)}
+        isFiltered={isFiltered}
+        icon="scroll-text"
+        titles={["No record fits the filter", "There is no record yet"]}
+        action={
+          isFiltered && (
+            <a class="btn" href={href("/audit")}>
+              Clear the filter
+            </a>
+          )
+        }
+        columns={[
+          { head: `Time (${zoneName()})`, width: 176, sort: "time", from: "desc", cell: (record) => <Time of={record} /> },
+          { head: "Actor", width: "2fr", fold: 3, cell: ({ actor }) => actor },
+          { head: "Action", width: "2fr", cell: ({ action }) => <span class="mono">{action}</span> },
+          { head: "Object", width: "3fr", least: 180, fold: 4, cell: (record) => <ObjectOf of={record} /> },
+          {
+            head: "Outcome",
+            width: 112,
+            fold: 2,
+            cell: ({ outcome }) => <State kind={outcome === "done" ? "ok" : "bad"} word={outcome} />,
+          },
+          { head: "Address", width: 136, fold: 1, cell: ({ address }) => <span class="mono faint">{address}</span> },
+        ]}
+      />
       {open && list.isRead && <Opened id={open} listed={listed} />}
     </Page>
   );

@@ -9,14 +9,14 @@ import { Copyable } from "../part/copy";
 import { Confirm, Dialog } from "../part/dialog";
 import { EditDialog } from "../part/edit";
 import { WriteOutlook } from "../part/effects";
-import { Empty, Loaded, notify } from "../part/feedback";
+import { Loaded, notify } from "../part/feedback";
 import { Check, Field, Form, FormButtons, FormError, FormFooterError, Text, useSubmission } from "../part/form";
 import { ago, count, moment, plural, UNKNOWN } from "../part/format";
 import { State } from "../part/icon";
+import { ListCard, NewButton } from "../part/list";
 import { asked as askedFor, orderOf } from "../part/order";
-import { Card, Facts } from "../part/page";
+import { Facts } from "../part/page";
 import { Search } from "../part/search";
-import { Table } from "../part/table";
 import { ConnectSignIn } from "./extension_sign_in";
 
 /** The state of an extension: what its last probe found, unless it is disabled. */
@@ -34,47 +34,35 @@ export function Extensions() {
   const open = param("extension");
   return (
     <>
-      <div class="filters">
-        <Search label="Search extensions" placeholder="Name or address" />
-      </div>
-      <Card bare>
-        <Table
-          list={list}
-          order={order}
-          label="Extensions"
-          rowKey={({ name }) => name}
-          empty={
-            <Empty
-              icon="plug"
-              title={q ? "No extension fits the search" : "There is no extension"}
-              action={
-                <button type="button" class="btn primary" onClick={() => setParams({ new: "1" })}>
-                  Add extension
-                </button>
-              }
-            >
-              A service of your own that provides models which the gateway does not know.
-            </Empty>
-          }
-          columns={[
-            {
-              head: "Name",
-              width: "1fr",
-              sort: "name",
-              cell: ({ name }) => (
-                <a class="row-link" href={href("/providers", { tab: "extensions", extension: name })}>
-                  {name}
-                </a>
-              ),
-            },
-            { head: "URL", width: "2fr", fold: 4, cell: ({ url }) => <span class="mono">{url}</span> },
-            { head: "State", width: 184, fold: 5, cell: (extension) => <ExtensionState of={extension} /> },
-            { head: "Last probe", width: 112, fold: 3, cell: ({ last_check }) => ago(last_check?.at_ms) },
-            { head: "Providers", width: 96, number: true, fold: 2, cell: ({ providers }) => count(providers.length) },
-            { head: "Used by", width: 96, number: true, fold: 1, cell: ({ used_by }) => count(used_by.length) },
-          ]}
-        />
-      </Card>
+      <ListCard
+        filters={<Search label="Search extensions" placeholder="Name or address" />}
+        list={list}
+        order={order}
+        label="Extensions"
+        rowKey={({ name }) => name}
+        isFiltered={q !== ""}
+        icon="plug"
+        titles={["No extension fits the search", "There is no extension"]}
+        help="A service of your own that provides models which the gateway does not know."
+        action={<NewButton>Add extension</NewButton>}
+        columns={[
+          {
+            head: "Name",
+            width: "1fr",
+            sort: "name",
+            cell: ({ name }) => (
+              <a class="row-link" href={href("/providers", { tab: "extensions", extension: name })}>
+                {name}
+              </a>
+            ),
+          },
+          { head: "URL", width: "2fr", fold: 4, cell: ({ url }) => <span class="mono">{url}</span> },
+          { head: "State", width: 184, fold: 5, cell: (extension) => <ExtensionState of={extension} /> },
+          { head: "Last probe", width: 112, fold: 3, cell: ({ last_check }) => ago(last_check?.at_ms) },
+          { head: "Providers", width: 96, number: true, fold: 2, cell: ({ providers }) => count(providers.length) },
+          { head: "Used by", width: 96, number: true, fold: 1, cell: ({ used_by }) => count(used_by.length) },
+        ]}
+      />
       {open && <OneExtension key={open} name={open} />}
       {param("new") && <NewExtension />}
     </>

@@ -6,13 +6,13 @@ import { projects } from "../api/objects";
 import type { Key, ListedKey, ListedKeyPage, Quota, UsageLine } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { Chooser } from "../part/chooser";
-import { Empty } from "../part/feedback";
 import { Select } from "../part/form";
 import { ago, day, dollars, plural, UNKNOWN } from "../part/format";
-import { Icon, State } from "../part/icon";
+import { State } from "../part/icon";
 import { kindOf, limitName, shareOf } from "../part/limits";
+import { ClearButton, HeadNewButton, ListCard, NewButton } from "../part/list";
 import { asked as askedFor, orderOf } from "../part/order";
-import { Card, Meter, Page } from "../part/page";
+import { Meter, Page } from "../part/page";
 import { Search } from "../part/search";
 import { Table } from "../part/table";
 import { KeyMenu } from "./key_actions";
@@ -119,88 +119,88 @@ export function KeysPage() {
     <Page
       title="API keys"
       lead="A key opens the data plane for one project, within its limits."
-      actions={
-        may("mint_keys") && (
-          <button type="button" class="btn primary" data-new onClick={() => setParams({ new: "1" })}>
-            <Icon name="plus" small />
-            Mint key
-          </button>
-        )
-      }
+      actions={may("mint_keys") && <HeadNewButton>Mint key</HeadNewButton>}
     >
-      <div class="filters">
-        <Search label="Search keys" placeholder="Name, prefix or ID" />
-        <Select
-          aria-label="State"
-          value={state}
-          onValue={(state) => setParams({ state })}
-          options={[["", "Any state"], ...Object.keys(STATES).map((name): [string, string] => [name, name])]}
-        />
-        <Chooser
-          label="Project"
-          value={project}
-          onValue={(project) => setParams({ project })}
-          of={projects}
-          fixed={[["", "Any project"]]}
-        />
-      </div>
-      <Card bare>
-        <NotBySpend list={list} />
-        <Table
-          list={list}
-          label="API keys"
-          rowKey={(key) => key.id}
-          order={order}
-          usual={NEWEST}
-          empty={filtered ? <NoneFits /> : <None />}
-          columns={[
-            {
-              head: "Name",
-              width: "3fr",
-              sort: "name",
-              cell: (key) => (
-                <a class="row-link" href={href(`/keys/${key.id}`)}>
-                  {key.name}
-                </a>
-              ),
-            },
-            { head: "Prefix", width: 128, fold: 3, cell: (key) => <span class="mono faint">{key.prefix}…</span> },
-            { head: "State", width: 104, fold: 5, cell: (key) => <KeyState state={key.state} /> },
-            { head: "Project", width: "2fr", fold: 1, cell: (key) => key.project_name ?? key.project },
-            {
-              head: "Limits used",
-              width: 148,
-              fold: 2,
-              cell: ({ limit }) => <Tightest limit={limit} />,
-            },
-            {
-              head: "Spend this month",
-              width: 168,
-              number: true,
-              sort: "spend",
-              fold: 6,
-              cell: (key) => <Spend figures={key.month} />,
-            },
-            {
-              head: "Last used",
-              width: 112,
-              sort: "last_used",
-              from: "desc",
-              fold: 4,
-              cell: (key) => <LastUsed at={key.last_used_hour_ms} />,
-            },
-            {
-              head: "Expires",
-              width: 112,
-              sort: "expires",
-              from: "asc",
-              fold: 0,
-              cell: (key) => (key.expires_at_ms === null ? <span class="faint">never</span> : day(key.expires_at_ms)),
-            },
-            { head: "Actions", width: 56, quiet: true, cell: (key) => <KeyMenu of={key} /> },
-          ]}
-        />
-      </Card>
+      <ListCard
+        filters={
+          <>
+            <Search label="Search keys" placeholder="Name, prefix or ID" />
+            <Select
+              aria-label="State"
+              value={state}
+              onValue={(state) => setParams({ state })}
+              options={[["", "Any state"], ...Object.keys(STATES).map((name): [string, string] => [name, name])]}
+            />
+            <Chooser
+              label="Project"
+              value={project}
+              onValue={(project) => setParams({ project })}
+              of={projects}
+              fixed={[["", "Any project"]]}
+            />
+          </>
+        }
+        note={<NotBySpend list={list} />}
+        list={list}
+        label="API keys"
+        rowKey={(key) => key.id}
+        order={order}
+        usual={NEWEST}
+        isFiltered={filtered}
+        icon="key-round"
+        titles={["No key fits the filter", "There is no key yet"]}
+        help={
+          !filtered &&
+          (may("administer") ? "Give clients project keys, never the administrator key." : "Keys of your projects appear here.")
+        }
+        action={filtered ? <ClearButton of={["state", "project", "q"]} /> : may("mint_keys") && <NewButton>Mint key</NewButton>}
+        columns={[
+          {
+            head: "Name",
+            width: "3fr",
+            sort: "name",
+            cell: (key) => (
+              <a class="row-link" href={href(`/keys/${key.id}`)}>
+                {key.name}
+              </a>
+            ),
+          },
+          { head: "Prefix", width: 128, fold: 3, cell: (key) => <span class="mono faint">{key.prefix}…</span> },
+          { head: "State", width: 104, fold: 5, cell: (key) => <KeyState state={key.state} /> },
+          { head: "Project", width: "2fr", fold: 1, cell: (key) => key.project_name ?? key.project },
+          {
+            head: "Limits used",
+            width: 148,
+            fold: 2,
+            cell: ({ limit }) => <Tightest limit={limit} />,
+          },
+          {
+            head: "Spend this month",
+            width: 168,
+            number: true,
+            sort: "spend",
+            fold: 6,
+            cell: (key) => <Spend figures={key.month} />,
+          },
+          {
+            head: "Last used",
+            width: 112,
+            sort: "last_used",
+            from: "desc",
+            fold: 4,
+            cell: (key) => <LastUsed at={key.last_used_hour_ms} />,
+          },
+          {
+            head: "Expires",
+            width: 112,
+            sort: "expires",
+            from: "asc",
+            fold: 0,
+            cell: (key) => (key.expires_at_ms === null ? <span class="faint">never</span> : day(key.expires_at_ms)),
+          },
+          { head: "Actions", width: 56, quiet: true, cell: (key) => <KeyMenu of={key} /> },
+        ]}
+      />
       {may("mint_keys") && param("new") && <MintKey onClose={() => setParams({ new: null })} project={project} />}
     </Page>
   );
@@ -210,36 +210,4 @@ export function KeysPage() {
 function LastUsed({ at }: { at: number | null }) {
   if (at === null) return <span class="faint">never</span>;
   return <>{Date.now() - at < 3_600_000 ? "this hour" : ago(at)}</>;
-}
-
-function None() {
-  return (
-    <Empty
-      icon="key-round"
-      title="There is no key yet"
-      action={
-        may("mint_keys") && (
-          <button type="button" class="btn primary" onClick={() => setParams({ new: "1" })}>
-            Mint key
-          </button>
-        )
-      }
-    >
-      {may("administer") ? "Give clients project keys, never the administrator key." : "Keys of your projects appear here."}
-    </Empty>
-  );
-}
-
-function NoneFits() {
-  return (
-    <Empty
-      icon="key-round"
-      title="No key fits the filter"
-      action={
-        <button type="button" class="btn" onClick={() => setParams({ state: null, project: null, q: null })}>
-          Clear the filter
-        </button>
-      }
-    />
-  );
 }

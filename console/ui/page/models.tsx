@@ -9,14 +9,14 @@ import { href, param, setParams } from "../app/router";
 import { Copyable } from "../part/copy";
 import { Dialog } from "../part/dialog";
 import { isByTraffic, provenAt } from "../part/evidence";
-import { Empty, notify } from "../part/feedback";
+import { notify } from "../part/feedback";
 import { FormError, Select, Text, useSubmission } from "../part/form";
 import { ago, capital, plural, short, UNKNOWN } from "../part/format";
 import { Icon } from "../part/icon";
 import { Ref } from "../part/links";
+import { ClearButton, ListCard } from "../part/list";
 import { asked as askedFor, orderOf } from "../part/order";
-import { Card, Facts, Page } from "../part/page";
-import { Table } from "../part/table";
+import { Facts, Page } from "../part/page";
 import { Overrides } from "./models/overrides";
 import { PriceForm } from "./models/price_form";
 import { pricesInWords } from "./models/words";
@@ -65,75 +65,67 @@ export function ModelsPage() {
     >
       <FormError error={submission.error} />
       <Filters />
-      <Card bare>
-        <Table
-          list={list}
-          label="Models"
-          order={order}
-          usual={BY_NAME}
-          rowKey={(model) => model.id}
-          empty={
-            <Empty
-              icon="boxes"
-              title={isFiltered ? "No model fits the filter" : "No model is known"}
-              action={
-                isFiltered ? (
-                  <button type="button" class="btn" onClick={() => setParams(Object.fromEntries(FILTERS.map((name) => [name, null])))}>
-                    Clear the filter
-                  </button>
-                ) : (
-                  <a class="btn" href={href("/providers", { connect: "choose" })}>
-                    Connect provider
-                  </a>
-                )
-              }
-            >
-              {isFiltered ? null : "Connect a provider and sync its catalog."}
-            </Empty>
-          }
-          columns={[
-            {
-              head: "Selector",
-              width: "5fr",
-              least: 180,
-              sort: "name",
-              cell: (model) => (
-                <button type="button" class="row-link link mono" onClick={() => setParams({ open: model.id })}>
-                  {model.id}
-                </button>
-              ),
-            },
-            { head: "Context", width: 92, number: true, sort: "context", fold: 4, cell: (model) => short(model.context_window) },
-            { head: "Can", width: "4fr", least: 160, fold: 3, cell: (model) => <Can of={model} /> },
-            {
-              head: "Proven",
-              width: 92,
-              sort: "proven",
-              from: "desc",
-              fold: 2,
-              cell: (model) => <Proven of={model} isServing={serving.has(model.id)} />,
-            },
-            {
-              head: "Input per million",
-              width: 140,
-              number: true,
-              sort: "input_price",
-              from: "asc",
-              fold: 5,
-              cell: (model) => priceOf(model, "input"),
-            },
-            {
-              head: "Output per million",
-              width: 152,
-              number: true,
-              sort: "output_price",
-              from: "asc",
-              cell: (model) => priceOf(model, "output"),
-            },
-            { head: "Facts from", width: "3fr", fold: 1, cell: ({ sources }) => <SourcesOf of={sources} /> },
-          ]}
-        />
-      </Card>
+      <ListCard
+        list={list}
+        label="Models"
+        order={order}
+        usual={BY_NAME}
+        rowKey={(model) => model.id}
+        isFiltered={isFiltered}
+        icon="boxes"
+        titles={["No model fits the filter", "No model is known"]}
+        help={!isFiltered && "Connect a provider and sync its catalog."}
+        action={
+          isFiltered ? (
+            <ClearButton of={FILTERS} />
+          ) : (
+            <a class="btn" href={href("/providers", { connect: "choose" })}>
+              Connect provider
+            </a>
+          )
+        }
+        columns={[
+          {
+            head: "Selector",
+            width: "5fr",
+            least: 180,
+            sort: "name",
+            cell: (model) => (
+              <button type="button" class="row-link link mono" onClick={() => setParams({ open: model.id })}>
+                {model.id}
+              </button>
+            ),
+          },
+          { head: "Context", width: 92, number: true, sort: "context", fold: 4, cell: (model) => short(model.context_window) },
+          { head: "Can", width: "4fr", least: 160, fold: 3, cell: (model) => <Can of={model} /> },
+          {
+            head: "Proven",
+            width: 92,
+            sort: "proven",
+            from: "desc",
+            fold: 2,
+            cell: (model) => <Proven of={model} isServing={serving.has(model.id)} />,
+          },
+          {
+            head: "Input per million",
+            width: 140,
+            number: true,
+            sort: "input_price",
+            from: "asc",
+            fold: 5,
+            cell: (model) => priceOf(model, "input"),
+          },
+          {
+            head: "Output per million",
+            width: 152,
+            number: true,
+            sort: "output_price",
+            from: "asc",
+            cell: (model) => priceOf(model, "output"),
+          },
+          { head: "Facts from", width: "3fr", fold: 1, cell: ({ sources }) => <SourcesOf of={sources} /> },
+        ]}
+      />
       {open && <Shown of={open} />}
     </Page>
   );
@@ -287,7 +279,6 @@ function StandingPrice({ of }: { of: Model }) {
       {pricesInWords(of.prices)}
       {of.prices_from && (
         <>
-          {" "}
           <span class={of.prices_from.source === "override" ? "tag accent" : "tag"}>{sourceWords(of.prices_from)}</span>
         </>
       )}

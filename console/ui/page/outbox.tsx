@@ -4,14 +4,14 @@ import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
 import type { Delivery, DeliveryPage, ListedDelivery, Page as PageOf, Webhook } from "../api/types";
 import { href, param, setParams } from "../app/router";
-import { Empty, notify } from "../part/feedback";
+import { notify } from "../part/feedback";
 import { Select } from "../part/form";
 import { moment, plural, UNKNOWN } from "../part/format";
 import { State } from "../part/icon";
+import { ListCard } from "../part/list";
 import { asked as askedFor, orderOf } from "../part/order";
-import { Card, Page } from "../part/page";
+import { Page } from "../part/page";
 import { Search } from "../part/search";
-import { Table } from "../part/table";
 import { KIND_NAMES } from "./alerts/kinds";
 import { AlertObject } from "./alerts/object";
 import { AlertTabs } from "./alerts/tabs";
@@ -41,56 +41,50 @@ export function OutboxPage() {
         </p>
       )}
       <Filters />
-      <Card bare>
-        <Table
-          list={list}
-          label="Deliveries"
-          order={order}
-          usual={NEWEST}
-          rowKey={({ id }) => id}
-          empty={
-            <Empty
-              icon="archive"
-              title={isFiltered ? "No delivery fits the filter" : "There was no event yet"}
-              action={
-                isFiltered ? (
-                  <a class="btn" href={href("/outbox")}>
-                    Clear the filter
-                  </a>
-                ) : (
-                  <a class="btn" href={href("/alerts/rules")}>
-                    See the rules
-                  </a>
-                )
-              }
-            >
-              The beginning and the end of an alert are events.
-            </Empty>
-          }
-          columns={[
-            { head: "State", width: 112, cell: (delivery) => <DeliveryState of={delivery} /> },
-            { head: "Event", width: "1fr", least: 150, cell: ({ event }) => event.kind },
-            {
-              head: "About",
-              width: "1fr",
-              fold: 3,
-              cell: ({ event, object_name }) => <AlertObject kind={event.kind} object={event.object} name={object_name} />,
-            },
-            { head: "To", width: "1fr", fold: 5, cell: (delivery) => <Receiver of={delivery} /> },
-            { head: "Tries", width: 76, number: true, sort: "tries", fold: 2, cell: ({ tries }) => tries },
-            { head: "Next try", width: 116, sort: "next_try", from: "asc", fold: 4, cell: (delivery) => <NextTry of={delivery} /> },
-            {
-              head: "Last answer",
-              width: "2fr",
-              least: 200,
-              fold: 0,
-              cell: (delivery) => <span title={lastAnswer(delivery)}>{lastAnswer(delivery)}</span>,
-            },
-            { head: "Created", width: 116, sort: "created", from: "desc", fold: 1, cell: ({ created_at_ms }) => moment(created_at_ms) },
-            { head: "Actions", width: 88, quiet: true, cell: (delivery) => <Retry of={delivery} /> },
-          ]}
-        />
-      </Card>
+      <ListCard
+        list={list}
+        label="Deliveries"
+        order={order}
+        usual={NEWEST}
+        rowKey={({ id }) => id}
+        isFiltered={isFiltered}
+        icon="archive"
+        titles={["No delivery fits the filter", "There was no event yet"]}
+        help="The beginning and the end of an alert are events."
+        action={
+          isFiltered ? (
+            <a class="btn" href={href("/outbox")}>
+              Clear the filter
+            </a>
+          ) : (
+            <a class="btn" href={href("/alerts/rules")}>
+              See the rules
+            </a>
+          )
+        }
+        columns={[
+          { head: "State", width: 112, cell: (delivery) => <DeliveryState of={delivery} /> },
+          { head: "Event", width: "1fr", least: 150, cell: ({ event }) => event.kind },
+          {
+            head: "About",
+            width: "1fr",
+            fold: 3,
+            cell: ({ event, object_name }) => <AlertObject kind={event.kind} object={event.object} name={object_name} />,
+          },
+          { head: "To", width: "1fr", fold: 5, cell: (delivery) => <Receiver of={delivery} /> },
+          { head: "Tries", width: 76, number: true, sort: "tries", fold: 2, cell: ({ tries }) => tries },
+          { head: "Next try", width: 116, sort: "next_try", from: "asc", fold: 4, cell: (delivery) => <NextTry of={delivery} /> },
+          {
+            head: "Last answer",
+            width: "2fr",
+            least: 200,
+            fold: 0,
+            cell: (delivery) => <span title={lastAnswer(delivery)}>{lastAnswer(delivery)}</span>,
+          },
+          { head: "Created", width: 116, sort: "created", from: "desc", fold: 1, cell: ({ created_at_ms }) => moment(created_at_ms) },
+          { head: "Actions", width: 88, quiet: true, cell: (delivery) => <Retry of={delivery} /> },
+        ]}
+      />
     </Page>
   );
 }

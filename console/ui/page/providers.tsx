@@ -4,14 +4,13 @@ import { useResource } from "../api/resource";
 import type { Circuit, Evidence, Page as PageOf, Provider, ProviderHealth } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { provenAt, reachedAt } from "../part/evidence";
-import { Empty } from "../part/feedback";
 import { Select } from "../part/form";
 import { ago, count, duration, moment, plural, UNKNOWN } from "../part/format";
 import { Icon, Mark, type MarkKind, State } from "../part/icon";
+import { ClearButton, ListCard } from "../part/list";
 import { asked as askedFor, orderOf } from "../part/order";
-import { Card, Page, Tabs } from "../part/page";
+import { Page, Tabs } from "../part/page";
 import { Search } from "../part/search";
-import { Table } from "../part/table";
 import { Connect } from "./connect_provider";
 import { Extensions } from "./extensions";
 
@@ -106,124 +105,111 @@ function Connected() {
   const q = param("q");
   const order = orderOf(SORTED, FAILING_FIRST);
   const list = useList<Provider>("providers", { state, q, ...askedFor(order) });
+  const isFiltered = state !== "" || q !== "";
   const health = useResource<PageOf<ProviderHealth>>("health/providers").data.value?.data;
   const healthOf = (id: string): ProviderHealth | undefined => health?.find(({ provider }) => provider === id);
   return (
-    <>
-      <div class="filters">
-        <Search label="Search providers" placeholder="Name or address" />
-        <Select
-          aria-label="State"
-          value={state}
-          onValue={(state) => setParams({ state })}
-          options={[["", "Any state"], ...Object.entries(STATES).map(([id, [, word]]): [string, string] => [id, word])]}
-        />
-      </div>
-      <Card bare>
-        <Table
-          list={list}
-          label="Providers"
-          rowKey={(provider) => `${provider.source} ${provider.id}`}
-          order={order}
-          usual={FAILING_FIRST}
-          empty={
-            state || q ? (
-              <Empty
-                icon="plug"
-                title="No provider fits the filter"
-                action={
-                  <button type="button" class="btn" onClick={() => setParams({ state: null, q: null })}>
-                    Clear the filter
-                  </button>
-                }
-              />
+    <ListCard
+      filters={
+        <>
+          <Search label="Search providers" placeholder="Name or address" />
+          <Select
+            aria-label="State"
+            value={state}
+            onValue={(state) => setParams({ state })}
+            options={[["", "Any state"], ...Object.entries(STATES).map(([id, [, word]]): [string, string] => [id, word])]}
+          />
+        </>
+      }
+      list={list}
+      label="Providers"
+      rowKey={(provider) => `${provider.source} ${provider.id}`}
+      order={order}
+      usual={FAILING_FIRST}
+      isFiltered={isFiltered}
+      icon="plug"
+      titles={["No provider fits the filter", "No provider is connected"]}
+      help={!isFiltered && "Connect one provider. You can add more later."}
+      action={
+        isFiltered ? (
+          <ClearButton of={["state", "q"]} />
+        ) : (
+          <button type="button" class="btn primary" onClick={() => setParams({ connect: "choose" })}>
+            Connect provider
+          </button>
+        )
+      }
+      columns={[
+        {
+          head: "Name",
+          width: "2fr",
+          sort: "name",
+          cell: (provider) => (
+            <a class="row-link" href={href(`/providers/${provider.id}`, { source: provider.shadowed ? provider.source : null })}>
+              {provider.id}
+            </a>
+          ),
+        },
+        { head: "Kind", width: 128, fold: 2, cell: (provider) => <span class="muted">{provider.registry_id ?? provider.type}</span> },
+        {
+          head: "State",
+          width: "2fr",
+          least: 150,
+          sort: "state",
+          cell: (provider) => <ProviderStateMark of={provider} health={healthOf(provider.id)} />,
+        },
+        {
+          head: "Evidence",
+          width: 84,
+          fold: 3,
+          cell: (provider) => <EvidenceMarks evidence={provider.evidence} served={healthOf(provider.id)?.recent.requests ?? 0} />,
+        },
+        {
+          head: "Models listed",
+          width: 112,
+          number: true,
+          fold: 1,
+          cell: ({ evidence }) => (evidence?.catalog.synced_at_ms ? count(evidence.catalog.models) : UNKNOWN),
+        },
+        {
+          head: "Served lately",
+          width: 120,
+          number: true,
+          sort: "served",
+          fold: 5,
+          cell: ({ id }) => count(healthOf(id)?.recent.requests),
+        },
+        {
+          head: "First token",
+          width: 112,
+          number: true,
+          sort: "first_token",
+          from: "asc",
+          fold: 6,
+          cell: ({ id }) => duration(healthOf(id)?.recent.first_content_us_avg),
+        },
+        {
+          head: "Last failure",
+          width: 116,
+          sort: "last_failure",
+          from: "desc",
+          fold: 4,
+          cell: ({ id }) => ago(healthOf(id)?.last_failure?.at_ms),
+        },
+        {
+          head: "Defined in",
+          width: 116,
+          fold: 0,
+          cell: ({ source, anonymous }) =>
+            anonymous ? (
+              <span class="tag" title="The gateway connected it because it needs no account.">
+                no account
+              </span>
             ) : (
-              <Empty
-                icon="plug"
-                title="No provider is connected"
-                action={
-                  <button type="button" class="btn primary" onClick={() => setParams({ connect: "choose" })}>
-                    Connect provider
-                  </button>
-                }
-              >
-                Connect one provider. You can add more later.
-              </Empty>
-            )
-          }
-          columns={[
-            {
-              head: "Name",
-              width: "2fr",
-              sort: "name",
-              cell: (provider) => (
-                <a class="row-link" href={href(`/providers/${provider.id}`, { source: provider.shadowed ? provider.source : null })}>
-                  {provider.id}
-                </a>
-              ),
-            },
-            { head: "Kind", width: 128, fold: 2, cell: (provider) => <span class="muted">{provider.registry_id ?? provider.type}</span> },
-            {
-              head: "State",
-              width: "2fr",
-              least: 150,
-              sort: "state",
-              cell: (provider) => <ProviderStateMark of={provider} health={healthOf(provider.id)} />,
-            },
-            {
-              head: "Evidence",
-              width: 84,
-              fold: 3,
-              cell: (provider) => <EvidenceMarks evidence={provider.evidence} served={healthOf(provider.id)?.recent.requests ?? 0} />,
-            },
-            {
-              head: "Models listed",
-              width: 112,
-              number: true,
-              fold: 1,
-              cell: ({ evidence }) => (evidence?.catalog.synced_at_ms ? count(evidence.catalog.models) : UNKNOWN),
-            },
-            {
-              head: "Served lately",
-              width: 120,
-              number: true,
-              sort: "served",
-              fold: 5,
-              cell: ({ id }) => count(healthOf(id)?.recent.requests),
-            },
-            {
-              head: "First token",
-              width: 112,
-              number: true,
-              sort: "first_token",
-              from: "asc",
-              fold: 6,
-              cell: ({ id }) => duration(healthOf(id)?.recent.first_content_us_avg),
-            },
-            {
-              head: "Last failure",
-              width: 116,
-              sort: "last_failure",
-              from: "desc",
-              fold: 4,
-              cell: ({ id }) => ago(healthOf(id)?.last_failure?.at_ms),
-            },
-            {
-              head: "Defined in",
-              width: 116,
-              fold: 0,
-              cell: ({ source, anonymous }) =>
-                anonymous ? (
-                  <span class="tag" title="The gateway connected it because it needs no account.">
-                    no account
-                  </span>
-                ) : (
-                  <span class="muted">{source === "file" ? "the file" : "the console"}</span>
-                ),
-            },
-          ]}
-        />
-      </Card>
-    </>
+              <span class="muted">{source === "file" ? "the file" : "the console"}</span>
+            ),
+        },
+      ]}
+    />
   );
 }

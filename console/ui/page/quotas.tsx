@@ -13,18 +13,17 @@ import { Combobox, merged, type Suggested } from "../part/combobox";
 import { Confirm, Dialog } from "../part/dialog";
 import { AddressedDialog, EditDialog } from "../part/edit";
 import { EffectsList, WriteOutlook } from "../part/effects";
-import { Empty } from "../part/feedback";
 import { Field, Form, FormButtons, FormFooterError, Select, useSubmission } from "../part/form";
 import { moment } from "../part/format";
 import { Icon } from "../part/icon";
 import { amount, kindOf, limitName, METRICS, shareOf, WINDOWS } from "../part/limits";
 import { Ref } from "../part/links";
+import { HeadNewButton, ListCard } from "../part/list";
 import { Menu } from "../part/menu";
 import { NumberField } from "../part/number";
 import { asked as askedFor, orderOf } from "../part/order";
-import { Card, Meter, Page } from "../part/page";
+import { Meter, Page } from "../part/page";
 import { Search } from "../part/search";
-import { Table } from "../part/table";
 
 const KINDS: [Subject["kind"], string][] = [
   ["key", "Key"],
@@ -67,60 +66,49 @@ export function QuotasPage() {
     <Page
       title="Quotas"
       lead="A limit rejects requests that would exceed it, or only warns."
-      actions={
-        may("administer") && (
-          <button type="button" class="btn primary" data-new onClick={() => setParams({ new: "1" })}>
-            <Icon name="plus" small />
-            New quota
-          </button>
-        )
-      }
+      actions={may("administer") && <HeadNewButton>New quota</HeadNewButton>}
     >
-      <div class="filters">
-        <Search label="Search quotas" placeholder="Name, model or endpoint" />
-        <Select
-          aria-label="Kind"
-          value={kind}
-          onValue={(kind) => setParams({ kind })}
-          options={[["", "Any scope"], ...KINDS.map(([id, name]): [string, string] => [id, name])]}
-        />
-      </div>
-      <Card bare>
-        <Table
-          list={list}
-          label="Quotas"
-          rowKey={(quota) => quota.id}
-          order={order}
-          usual={BY_SHARE}
-          empty={
-            <Empty
-              icon="gauge"
-              title={isFiltered ? "No quota fits the filter" : "There is no quota yet"}
-              action={
-                (isFiltered || may("administer")) && (
-                  <button type="button" class="btn" onClick={() => setParams(isFiltered ? { kind: null, q: null } : { new: "1" })}>
-                    {isFiltered ? "Clear the filter" : "New quota"}
-                  </button>
-                )
-              }
-            >
-              {isFiltered ? null : "Without one, keys are bounded by their allowlists alone."}
-            </Empty>
-          }
-          columns={[
-            { head: "Applies to", width: "3fr", least: 150, sort: "name", cell: ({ subject }) => <SubjectOf of={subject} /> },
-            { head: "Metric", width: "3fr", least: 150, fold: 5, cell: (quota) => limitName(quota) },
-            { head: "Share", width: 92, number: true, sort: "share", cell: (quota) => `${Math.floor(shareOf(quota) * 100)} %` },
-            { head: "Used", width: 196, number: true, sort: "used", fold: 6, cell: (quota) => <Used of={quota} /> },
-            { head: "Reserved", width: 92, number: true, fold: 2, cell: (quota) => amount(quota.metric, quota.reserved) },
-            { head: "Limit", width: 140, number: true, sort: "limit", fold: 4, cell: (quota) => amount(quota.metric, quota.limit) },
-            { head: "Resets", width: 116, sort: "resets", fold: 3, cell: ({ resets_at_ms }) => moment(resets_at_ms) },
-            { head: "Reached about", width: 124, fold: 1, cell: (quota) => moment(quota.exceeded ? null : reachedAt(quota, Date.now())) },
-            { head: "Action", width: 72, fold: 0, cell: ({ enforcement }) => (enforcement === "warn" ? "warn" : "reject") },
-            ...(may("administer") ? [{ head: "Actions", width: 56, quiet: true, cell: (quota: Quota) => <QuotaMenu of={quota} /> }] : []),
-          ]}
-        />
-      </Card>
+      <ListCard
+        filters={
+          <>
+            <Search label="Search quotas" placeholder="Name, model or endpoint" />
+            <Select
+              aria-label="Kind"
+              value={kind}
+              onValue={(kind) => setParams({ kind })}
+              options={[["", "Any scope"], ...KINDS.map(([id, name]): [string, string] => [id, name])]}
+            />
+          </>
+        }
+        list={list}
+        label="Quotas"
+        rowKey={(quota) => quota.id}
+        order={order}
+        usual={BY_SHARE}
+        isFiltered={isFiltered}
+        icon="gauge"
+        titles={["No quota fits the filter", "There is no quota yet"]}
+        help={isFiltered ? null : "Without one, keys are bounded by their allowlists alone."}
+        action={
+          (isFiltered || may("administer")) && (
+            <button type="button" class="btn" onClick={() => setParams(isFiltered ? { kind: null, q: null } : { new: "1" })}>
+              {isFiltered ? "Clear the filter" : "New quota"}
+            </button>
+          )
+        }
+        columns={[
+          { head: "Applies to", width: "3fr", least: 150, sort: "name", cell: ({ subject }) => <SubjectOf of={subject} /> },
+          { head: "Metric", width: "3fr", least: 150, fold: 5, cell: (quota) => limitName(quota) },
+          { head: "Share", width: 92, number: true, sort: "share", cell: (quota) => `${Math.floor(shareOf(quota) * 100)} %` },
+          { head: "Used", width: 196, number: true, sort: "used", fold: 6, cell: (quota) => <Used of={quota} /> },
+          { head: "Reserved", width: 92, number: true, fold: 2, cell: (quota) => amount(quota.metric, quota.reserved) },
+          { head: "Limit", width: 140, number: true, sort: "limit", fold: 4, cell: (quota) => amount(quota.metric, quota.limit) },
+          { head: "Resets", width: 116, sort: "resets", fold: 3, cell: ({ resets_at_ms }) => moment(resets_at_ms) },
+          { head: "Reached about", width: 124, fold: 1, cell: (quota) => moment(quota.exceeded ? null : reachedAt(quota, Date.now())) },
+          { head: "Action", width: 72, fold: 0, cell: ({ enforcement }) => (enforcement === "warn" ? "warn" : "reject") },
+          ...(may("administer") ? [{ head: "Actions", width: 56, quiet: true, cell: (quota: Quota) => <QuotaMenu of={quota} /> }] : []),
+        ]}
+      />
       {may("administer") && param("new") && <NewQuota />}
       {may("administer") && param("edit") && <EditQuota key={param("edit")} id={param("edit")} />}
     </Page>

@@ -9,14 +9,13 @@ import type { Circuit, Endpoint, Page as PageOf, ProviderHealth, Target } from "
 import { go, href, param, setParams } from "../app/router";
 import { Combobox, without } from "../part/combobox";
 import { Dialog } from "../part/dialog";
-import { Empty } from "../part/feedback";
 import { Field, Form, FormButtons, FormFooterError, Text, useSubmission } from "../part/form";
 import { count, UNKNOWN } from "../part/format";
 import { Icon, Mark, type MarkKind, State } from "../part/icon";
+import { HeadNewButton, ListCard, NewButton } from "../part/list";
 import { asked as askedFor, orderOf } from "../part/order";
-import { Card, Page } from "../part/page";
+import { Page } from "../part/page";
 import { Search } from "../part/search";
-import { Table } from "../part/table";
 import { usePeriod } from "./requests";
 
 /** Splits a selector at its first slash: model names may hold more of them. */
@@ -41,71 +40,54 @@ export function RoutesPage() {
     <Page
       title="Routes"
       lead="An endpoint gives clients one name. Its targets are tried from the first until one begins to answer."
-      actions={
-        <button type="button" class="btn primary" data-new onClick={() => setParams({ new: "1" })}>
-          <Icon name="plus" small />
-          New endpoint
-        </button>
-      }
+      actions={<HeadNewButton>New endpoint</HeadNewButton>}
     >
-      <div class="filters">
-        <Search label="Search endpoints" placeholder="Name" />
-      </div>
-      <Card bare>
-        <Table
-          list={list}
-          order={order}
-          usual={BY_NAME}
-          label="Endpoints"
-          rowKey={(endpoint) => `${endpoint.source} ${endpoint.name}`}
-          empty={
-            <Empty
-              icon="route"
-              title={q ? "No endpoint fits the search" : "There is no endpoint yet"}
-              action={
-                <button type="button" class="btn primary" onClick={() => setParams({ new: "1" })}>
-                  New endpoint
-                </button>
-              }
-            >
-              Give clients one name. Without one they ask for exact models.
-            </Empty>
-          }
-          columns={[
-            {
-              head: "Name",
-              width: 208,
-              sort: "name",
-              cell: (endpoint) => (
-                <a
-                  class="row-link"
-                  href={href(`/routes/${encodeURIComponent(endpoint.name)}`, { source: endpoint.shadowed ? endpoint.source : null })}
-                >
-                  {endpoint.name}
-                </a>
-              ),
-            },
-            {
-              head: "Targets, in order",
-              width: "1fr",
-              least: 240,
-              fold: 5,
-              sort: "targets",
-              from: "desc",
-              cell: (endpoint) => <Targets of={endpoint} health={byProvider} />,
-            },
-            { head: "State", width: 120, fold: 4, cell: (endpoint) => <EndpointState of={endpoint} /> },
-            { head: "First target, 24 h", width: 128, number: true, fold: 1, cell: ({ name }) => firstShare(uses, name) },
-            { head: "Requests, 24 h", width: 132, number: true, sort: "requests", cell: ({ name }) => <Uses of={uses} name={name} /> },
-            {
-              head: "Defined in",
-              width: 108,
-              fold: 0,
-              cell: ({ source }) => <span class="muted">{source === "file" ? "the file" : "the console"}</span>,
-            },
-          ]}
-        />
-      </Card>
+      <ListCard
+        filters={<Search label="Search endpoints" placeholder="Name" />}
+        list={list}
+        order={order}
+        usual={BY_NAME}
+        label="Endpoints"
+        rowKey={(endpoint) => `${endpoint.source} ${endpoint.name}`}
+        isFiltered={q !== ""}
+        icon="route"
+        titles={["No endpoint fits the search", "There is no endpoint yet"]}
+        help="Give clients one name. Without one they ask for exact models."
+        action={<NewButton>New endpoint</NewButton>}
+        columns={[
+          {
+            head: "Name",
+            width: 208,
+            sort: "name",
+            cell: (endpoint) => (
+              <a
+                class="row-link"
+                href={href(`/routes/${encodeURIComponent(endpoint.name)}`, { source: endpoint.shadowed ? endpoint.source : null })}
+              >
+                {endpoint.name}
+              </a>
+            ),
+          },
+          {
+            head: "Targets, in order",
+            width: "1fr",
+            least: 240,
+            fold: 5,
+            sort: "targets",
+            from: "desc",
+            cell: (endpoint) => <Targets of={endpoint} health={byProvider} />,
+          },
+          { head: "State", width: 120, fold: 4, cell: (endpoint) => <EndpointState of={endpoint} /> },
+          { head: "First target, 24 h", width: 128, number: true, fold: 1, cell: ({ name }) => firstShare(uses, name) },
+          { head: "Requests, 24 h", width: 132, number: true, sort: "requests", cell: ({ name }) => <Uses of={uses} name={name} /> },
+          {
+            head: "Defined in",
+            width: 108,
+            fold: 0,
+            cell: ({ source }) => <span class="muted">{source === "file" ? "the file" : "the console"}</span>,
+          },
+        ]}
+      />
       {param("new") && <NewEndpoint />}
     </Page>
   );

@@ -8,13 +8,13 @@ import { href, param, setParams } from "../app/router";
 import { CopyButton } from "../part/copy";
 import { Dialog } from "../part/dialog";
 import { AddressedDialog } from "../part/edit";
-import { Empty, Loaded } from "../part/feedback";
+import { Loaded } from "../part/feedback";
 import { count, moment, secondsText, zoneName } from "../part/format";
-import { Icon, State } from "../part/icon";
+import { State } from "../part/icon";
+import { HeadNewButton, ListCard, NewButton } from "../part/list";
 import { asked as askedFor, orderOf } from "../part/order";
-import { Card, Facts, Page } from "../part/page";
+import { Facts, Page } from "../part/page";
 import { Search } from "../part/search";
-import { Table } from "../part/table";
 import { KINDS } from "./alerts/kinds";
 import { AlertTabs } from "./alerts/tabs";
 import { DeliveryState, lastAnswer, Retry } from "./outbox";
@@ -30,52 +30,31 @@ export function WebhooksPage() {
   const [secret, setSecret] = useState<string | null>(null);
   const [open, edited] = [param("webhook"), param("edit")];
   return (
-    <Page
-      title="Webhooks"
-      lead="Messages are signed as Standard Webhooks defines it."
-      actions={
-        <button type="button" class="btn primary" data-new onClick={() => setParams({ new: "1" })}>
-          <Icon name="plus" small />
-          New webhook
-        </button>
-      }
-    >
+    <Page title="Webhooks" lead="Messages are signed as Standard Webhooks defines it." actions={<HeadNewButton>New webhook</HeadNewButton>}>
       <AlertTabs />
-      <div class="filters">
-        <Search label="Search webhooks" placeholder="Name or address" />
-      </div>
-      <Card bare>
-        <Table
-          list={list}
-          order={order}
-          usual={BY_NAME}
-          label="Webhooks"
-          rowKey={({ id }) => id}
-          empty={
-            <Empty
-              icon="link"
-              title={q ? "No webhook fits the search" : "There is no webhook yet"}
-              action={
-                <button type="button" class="btn" onClick={() => setParams({ new: "1" })}>
-                  New webhook
-                </button>
-              }
-            >
-              Without one, alerts appear only in the console and in the metrics.
-            </Empty>
-          }
-          columns={[
-            { head: "Name", width: "1fr", sort: "name", cell: (webhook) => <Name of={webhook} /> },
-            { head: "Address", width: "2fr", least: 200, fold: 5, cell: ({ url }) => <span class="mono clip">{url}</span> },
-            { head: "Format", width: 72, fold: 1, cell: ({ format }) => format },
-            { head: "Alerts", width: "2fr", least: 200, fold: 4, cell: ({ kinds }) => kindsText(kinds) },
-            { head: "In order", width: 80, fold: 2, cell: ({ in_order }) => (in_order ? "yes" : "no") },
-            { head: "Health", width: 136, sort: "state", cell: (webhook) => <Health of={webhook} /> },
-            { head: "Old secret until", width: 128, fold: 3, cell: ({ secret_before_until_ms }) => moment(secret_before_until_ms) },
-            { head: "Actions", width: 56, quiet: true, cell: (webhook) => <WebhookMenu of={webhook} onSecret={setSecret} /> },
-          ]}
-        />
-      </Card>
+      <ListCard
+        filters={<Search label="Search webhooks" placeholder="Name or address" />}
+        list={list}
+        order={order}
+        usual={BY_NAME}
+        label="Webhooks"
+        rowKey={({ id }) => id}
+        isFiltered={q !== ""}
+        icon="link"
+        titles={["No webhook fits the search", "There is no webhook yet"]}
+        help="Without one, alerts appear only in the console and in the metrics."
+        action={<NewButton look="">New webhook</NewButton>}
+        columns={[
+          { head: "Name", width: "1fr", sort: "name", cell: (webhook) => <Name of={webhook} /> },
+          { head: "Address", width: "2fr", least: 200, fold: 5, cell: ({ url }) => <span class="mono clip">{url}</span> },
+          { head: "Format", width: 72, fold: 1, cell: ({ format }) => format },
+          { head: "Alerts", width: "2fr", least: 200, fold: 4, cell: ({ kinds }) => kindsText(kinds) },
+          { head: "In order", width: 80, fold: 2, cell: ({ in_order }) => (in_order ? "yes" : "no") },
+          { head: "Health", width: 136, sort: "state", cell: (webhook) => <Health of={webhook} /> },
+          { head: "Old secret until", width: 128, fold: 3, cell: ({ secret_before_until_ms }) => moment(secret_before_until_ms) },
+          { head: "Actions", width: 56, quiet: true, cell: (webhook) => <WebhookMenu of={webhook} onSecret={setSecret} /> },
+        ]}
+      />
       {param("new") && <NewWebhook onSecret={setSecret} onClose={() => setParams({ new: null })} />}
       {edited && <EditWebhook key={edited} id={edited} onClose={() => setParams({ edit: null })} />}
       {open && <OneWebhook key={open} id={open} onSecret={setSecret} />}

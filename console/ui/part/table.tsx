@@ -20,7 +20,7 @@ export type Column<T> = Foldable & {
   quiet?: boolean;
 };
 
-type Props<T> = {
+export type TableProps<T> = {
   list: List<T>;
   label: string;
   columns: Column<T>[];
@@ -48,7 +48,7 @@ export function inSight(count: number, height: number, top: number, view: number
   return [Math.min(from, Math.max(0, count - 1)), Math.max(0, to)];
 }
 
-export function Table<T>({ list, label, columns, rowKey, empty, order = OWN, usual = OWN }: Props<T>) {
+export function Table<T>({ list, label, columns, rowKey, empty, order = OWN, usual = OWN }: TableProps<T>) {
   const body = useRef<HTMLTableSectionElement>(null);
   const [wrap, wide] = useWidth();
   const count = list.count;
@@ -122,7 +122,7 @@ function drawnAtOnce(change: () => void): void {
   options.debounceRendering = usual;
 }
 
-type RowsProps<T> = Pick<Props<T>, "label" | "columns" | "rowKey" | "order" | "usual"> & { rows: T[] };
+type RowsProps<T> = Pick<TableProps<T>, "label" | "columns" | "rowKey" | "order" | "usual"> & { rows: T[] };
 
 /** A short table of rows that are all in the document. */
 export function Rows<T>({ rows, label, columns, rowKey, order = OWN, usual = OWN }: RowsProps<T>) {
