@@ -40,7 +40,7 @@ impl Query {
     /// ends with [`ANY_NAME`] takes all parameters that begin with the rest of its name.
     pub(crate) fn take<T: DeserializeOwned>(&mut self) -> Result<T, ApiError> {
         serde_path_to_error::deserialize(Taking(self)).map_err(|error| {
-            let place = error.path().iter().last().map(ToString::to_string);
+            let place = error.path().iter().next_back().map(ToString::to_string);
             let Misfit { missing, message } = error.into_inner();
             let name = missing.map_or_else(|| place.unwrap_or_default(), str::to_owned);
             ApiError::parameter(&name, format!("{name} {message}"))
@@ -289,6 +289,9 @@ impl TryFrom<String> for Moment {
     }
 }
 
+/// The start and the end of a time, in milliseconds since the Unix epoch.
+pub(crate) type SpanMs = (Option<u64>, Option<u64>);
+
 /// A time.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -301,7 +304,7 @@ pub(crate) struct Span {
 
 impl Span {
     /// Returns the start and the end, in milliseconds since the Unix epoch.
-    pub(crate) fn ms(&self) -> Result<(Option<u64>, Option<u64>), ApiError> {
+    pub(crate) fn ms(&self) -> Result<SpanMs, ApiError> {
         in_order((self.from.map(|from| from.0), self.to.map(|to| to.0)))
     }
 }
@@ -322,7 +325,7 @@ pub(crate) struct LocalSpan {
 
 impl LocalSpan {
     /// Returns the start and the end, in milliseconds since the Unix epoch, and the zone.
-    pub(crate) fn ms(&self) -> Result<((Option<u64>, Option<u64>), TimeZone), ApiError> {
+    pub(crate) fn ms(&self) -> Result<(SpanMs, TimeZone), ApiError> {
         let zone = self.tz.as_deref().map_or(Ok(TimeZone::UTC), zone)?;
         let read =
             |name, text: &Option<String>| text.as_ref().map(|text| moment_in(name, text, &zone)).transpose();
@@ -336,7 +339,7 @@ fn zone(name: &str) -> Result<TimeZone, ApiError> {
     })
 }
 
-fn in_order((from, to): (Option<u64>, Option<u64>)) -> Result<(Option<u64>, Option<u64>), ApiError> {
+fn in_order((from, to): SpanMs) -> Result<SpanMs, ApiError> {
     if from.zip(to).is_some_and(|(from, to)| from > to) {
         return Err(ApiError::parameter("from", "from must not be after to."));
     }

@@ -122,12 +122,10 @@ impl Command for EndLease {
                 "This lease does not hold the delivery: it has ended, or the delivery is finished.",
             ));
         }
-        let failure = match &self.failure {
-            None => None,
-            Some(failure) => {
-                Some((failure.error.as_str(), next_try(&held, failure.retry_after_ms, write.now_ms)))
-            }
-        };
+        let failure = self
+            .failure
+            .as_ref()
+            .map(|failure| (failure.error.as_str(), next_try(&held, failure.retry_after_ms, write.now_ms)));
         lease::end(write.db, &held, failure, write.now_ms)?;
         let after = find(write, self.number)?;
         let action = if failure.is_none() { "outbox.delivered" } else { "outbox.failed" };

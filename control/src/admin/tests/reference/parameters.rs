@@ -57,7 +57,7 @@ fn present(schema: &Value) -> Value {
     if let Some(names) = schema["oneOf"].as_array() {
         let names = names
             .iter()
-            .flat_map(|name| name["enum"].as_array().cloned().unwrap_or(vec![name["const"].clone()]));
+            .flat_map(|name| name["enum"].as_array().cloned().unwrap_or_else(|| vec![name["const"].clone()]));
         return json!({"type": "string", "enum": names.collect::<Vec<_>>()});
     }
     let mut schema = schema.clone();
