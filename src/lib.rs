@@ -142,6 +142,7 @@ impl Gateway {
             traces,
             exchanges: dataplane.exchanges(),
             adaptations: dataplane::adaptations(),
+            bounds: dataplane::bounds::TABLE,
             activity: dataplane.activity(),
             affinity: Arc::clone(&affinity),
             asset,

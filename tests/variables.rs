@@ -278,6 +278,19 @@ async fn one_connection_too_many_is_refused() {
     .await;
     let reply = Raw::open(gateway.address()).await.reply().await;
     assert!(reply.status == 503 && reply.closed, "{reply:?}");
+    drop(first);
+    let state = wait::eventually("the place", async || {
+        let state = gateway.client().get("/admin/api/state").await.ok()?;
+        (state.status == 200).then(|| state.json())
+    })
+    .await;
+    let reached = state["bounds_reached"].as_array().unwrap();
+    let found = reached.iter().find(|bound| bound["bound"] == "connections").unwrap();
+    assert!(found["reached"].as_u64() > Some(0) && found["max"].is_null(), "{found}");
+    let metrics = gateway.client().get("/metrics").await.unwrap();
+    let metrics = std::str::from_utf8(&metrics.body).unwrap();
+    assert!(!metrics.contains("llmgw_bound_reached_total{bound=\"connections\"} 0\n"), "{metrics}");
+    assert!(metrics.contains("llmgw_bound_reached_total{bound=\"exports\"} 0\n"), "{metrics}");
 }
 
 #[tokio::test]

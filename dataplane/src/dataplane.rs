@@ -18,6 +18,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::LocalOptions;
 use tokio::sync::{Notify, mpsc, watch};
 
+use crate::bounds::WORKER_MESSAGES;
 use crate::in_process::InProcess;
 use crate::inbox::{Message, WorkerHandle};
 use crate::plan::response_affinity::ResponseAffinity;
@@ -37,8 +38,6 @@ pub struct Dataplane {
     end: watch::Sender<Option<Duration>>,
 }
 
-/// Capacity of a worker's message queue.
-const INBOX_MAX: usize = 1_024;
 /// The last part of the delay of the drain: time for the handshakes of connections that clients have begun.
 const HANDSHAKES_TIME: Duration = Duration::from_millis(250);
 /// The part of the delay after that: time for the first requests of the connections accepted last.
@@ -56,7 +55,7 @@ pub fn new(params: Params) -> io::Result<Dataplane> {
         Dataplane { process, workers: Vec::new(), threads: Vec::new(), end: watch::Sender::new(None) };
     let (ready, readiness) = channel();
     for (index, usage) in usage_logs.into_iter().enumerate() {
-        let (sender, inbox) = mpsc::channel(INBOX_MAX);
+        let (sender, inbox) = mpsc::channel(WORKER_MESSAGES.max());
         dataplane.workers.push(WorkerHandle { inbox: sender, live: Arc::default() });
         let process = Arc::clone(&dataplane.process);
         let counters = process.counters.get(index).cloned();

@@ -7,6 +7,7 @@
 mod adapt;
 mod admit;
 mod attempt;
+pub mod bounds;
 mod caller;
 mod clock;
 mod dataplane;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use shared::error_kind::ErrorKind;
 
+use crate::bounds::HELD_BODIES;
 use crate::error::Fault;
 
 /// The bytes that all bodies held in memory may have together.
@@ -33,6 +34,7 @@ impl MemoryBudget {
             return true;
         }
         self.release(bytes);
+        HELD_BODIES.reach();
         false
     }
 
@@ -106,5 +108,19 @@ impl MemoryExhausted {
 impl From<MemoryExhausted> for Fault {
     fn from(_: MemoryExhausted) -> Self {
         Self::new(ErrorKind::Overloaded, MemoryExhausted::MESSAGE).retry_after(MemoryExhausted::RETRY_AFTER)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bounds::tests::passes;
+
+    #[test]
+    fn bytes_beyond_the_budget_are_refused_and_counted() {
+        let mut held = MemoryReservation::new(&Arc::new(MemoryBudget::new(10)));
+        assert!(held.take(10));
+        assert!(!passes(&HELD_BODIES, || held.take(1)));
+        assert_eq!(held.bytes(), 10);
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use shared::access::Access;
+use shared::bounds::RUNNING_LISTED;
 use shared::id::ProviderId;
 use shared::operation::Operation;
 use shared::routing::Target;
@@ -145,7 +146,7 @@ impl RunningList {
         }
         let total = running.len();
         running.sort_by_cached_key(|entry| entry.last_piece_at_ms().unwrap_or(entry.started_at_ms));
-        running.truncate(RunningExchanges::LISTED_MAX);
+        RUNNING_LISTED.cut(&mut running);
         let listed = running.iter().map(|entry| entry.copy()).collect();
         RunningExchanges { listed, total, attempts }
     }

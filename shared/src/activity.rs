@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 
+use crate::bounds::WATCHED_QUEUED;
 use crate::id::KeyId;
 
 /// The activity of the data plane. Both planes hold a reference to it.
@@ -79,7 +80,7 @@ impl WatchedRequest {
 
 impl Default for RequestWatch {
     fn default() -> Self {
-        let (queue, queued) = sync_channel(QUEUED_MAX);
+        let (queue, queued) = sync_channel(WATCHED_QUEUED.max());
         Self { watchers: AtomicUsize::new(0), keys: ArcSwap::default(), queue, queued: Mutex::new(queued) }
     }
 }
@@ -107,21 +108,26 @@ impl RequestWatch {
 
     /// Queues a request. It is dropped if the queue is full.
     pub fn report(&self, request: WatchedRequest) {
-        self.queue.try_send(request).ok();
+        if self.queue.try_send(request).is_err() {
+            WATCHED_QUEUED.reach();
+        }
     }
 
     /// Takes the queued requests, the oldest first.
     pub fn take(&self) -> Vec<WatchedRequest> {
-        self.queued.lock().unwrap_or_else(PoisonError::into_inner).try_iter().take(QUEUED_MAX).collect()
+        self.queued
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .try_iter()
+            .take(WATCHED_QUEUED.max())
+            .collect()
     }
 }
-
-/// The maximum number of requests that wait for the control service, which takes them once a second.
-const QUEUED_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bounds::tests::passes;
 
     fn request(n: u64) -> WatchedRequest {
         WatchedRequest {
@@ -150,7 +156,7 @@ mod tests {
                 && watch.is_watched(&KeyId::new("key_1"))
                 && !watch.is_watched(&KeyId::new("key_2"))
         );
-        (0..1_000).for_each(|n| watch.report(request(n)));
+        passes(&WATCHED_QUEUED, || (0..1_000).for_each(|n| watch.report(request(n))));
         let taken: Vec<u64> = watch.take().iter().map(|request| request.at_ms).collect();
         assert_eq!(taken, (0..256).collect::<Vec<_>>(), "later ones are dropped");
         watch.report(request(1));

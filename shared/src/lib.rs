@@ -10,6 +10,8 @@ pub mod address;
 pub mod alarm;
 pub mod answer_head;
 pub mod backoff;
+pub mod bound;
+pub mod bounds;
 pub mod build;
 pub mod characters;
 pub mod clock;

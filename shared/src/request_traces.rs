@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 
+use crate::bounds::QUEUED_SPANS;
 use crate::error_kind::ErrorKind;
 use crate::trace_context::{RequestSpan, TraceId};
 use crate::usage::UsageEvent;
@@ -105,20 +106,25 @@ impl RequestTraces {
             self.queue(self.encoder.exchange(span, event), false);
         } else {
             let attempts = event.trace.iter().filter(|step| step.result.is_attempt()).count();
-            self.dropped.fetch_add(1 + attempts as u64, Ordering::Relaxed);
+            self.drop_spans(1 + attempts as u64);
         }
     }
 
     /// Queues the span of a refused request. It is dropped and counted if the queue is full, or full of refusals.
     pub fn refusal(&self, refusal: &TracedRefusal) {
         if !enters(&self.refusals, self.refusals_max) {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.drop_spans(1);
         } else if !enters(&self.requests, self.requests_max) {
             self.refusals.fetch_sub(1, Ordering::Relaxed);
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.drop_spans(1);
         } else {
             self.queue(self.encoder.refusal(refusal), true);
         }
+    }
+
+    fn drop_spans(&self, spans: u64) {
+        self.dropped.fetch_add(spans, Ordering::Relaxed);
+        QUEUED_SPANS.reach_times(spans);
     }
 
     /// Queues spans for which a place has been taken.
@@ -196,6 +202,7 @@ mod tests {
     use std::num::{NonZeroU64, NonZeroU128};
 
     use super::*;
+    use crate::bounds::tests::passes;
     use crate::trace_context::SpanId;
 
     fn trace(number: u64) -> TraceId {
@@ -233,9 +240,7 @@ mod tests {
     #[test]
     fn refusals_fill_a_quarter_of_the_queue_at_most() {
         let traces = RequestTraces::new(Sampler::new(0, true), true, 16, Box::new(Counting));
-        for _ in 0..10 {
-            traces.refusal(&refusal());
-        }
+        passes(&QUEUED_SPANS, || (0..10).for_each(|_| traces.refusal(&refusal())));
         assert_eq!(traces.dropped(), 6);
         assert!(traces.take().is_some());
         for _ in 0..2 {

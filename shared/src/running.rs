@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::bounds::RUNNING_LISTED;
 use crate::id::{KeyId, ModelId, ProviderId};
 use crate::operation::Operation;
 
 /// A copy of the running exchanges.
 #[derive(Clone, Debug, Default)]
 pub struct RunningExchanges {
-    /// The exchanges that have been silent longest, in that order; at most [`RunningExchanges::LISTED_MAX`].
+    /// The exchanges that have been silent longest, in that order; at most [`RUNNING_LISTED`].
     pub listed: Vec<RunningExchange>,
     /// The number of running exchanges.
     pub total: usize,
@@ -66,9 +67,6 @@ pub enum Stage {
 }
 
 impl RunningExchanges {
-    /// The maximum number of listed exchanges.
-    pub const LISTED_MAX: usize = 200;
-
     /// Adds the exchanges of another worker.
     pub fn add(&mut self, other: Self) {
         self.total += other.total;
@@ -77,7 +75,7 @@ impl RunningExchanges {
         }
         self.listed.extend(other.listed);
         self.listed.sort_by_key(RunningExchange::silent_since_ms);
-        self.listed.truncate(Self::LISTED_MAX);
+        RUNNING_LISTED.cut(&mut self.listed);
     }
 
     /// Returns the number of running exchanges that are not listed.
@@ -96,6 +94,7 @@ impl RunningExchange {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bounds::tests::passes;
 
     fn exchange(id: usize, started_at_ms: u64, last_piece_at_ms: Option<u64>) -> RunningExchange {
         RunningExchange {
@@ -124,7 +123,7 @@ mod tests {
         };
         let mut all = RunningExchanges::default();
         all.add(of(vec![exchange(0, 5, None), exchange(1, 1, Some(9))], "a"));
-        all.add(of((2..202).map(|id| exchange(id, 7, Some(8))).collect(), "a"));
+        passes(&RUNNING_LISTED, || all.add(of((2..202).map(|id| exchange(id, 7, Some(8))).collect(), "a")));
         all.add(of(vec![exchange(202, 6, None)], "b"));
         let ids: Vec<&str> = all.listed.iter().take(3).map(|exchange| &*exchange.request_id).collect();
         assert_eq!(ids, ["0", "202", "2"]);

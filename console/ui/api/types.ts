@@ -569,6 +569,8 @@ export type Detected = {
   base_url: string;
   /** Its models. */
   models: string[];
+  /** The number of further models. */
+  models_omitted: number;
   name: string;
   /** Ids of the provider instances with this address. */
   providers: string[];
@@ -975,10 +977,12 @@ export type FoundObject = {
   title: string;
 };
 
-/** One page of a list. */
-export type FoundObjectPage = {
+/** What was found, best first. */
+export type FoundObjectList = {
+  /** False if more would fit, or if the time or a bound left out a part of what was looked at. */
+  complete: boolean;
   data: FoundObject[];
-  /** The `cursor` of the next page; null on the last one. */
+  /** Always null: there are no further pages. */
   next_cursor: string | null;
 };
 
@@ -989,6 +993,8 @@ export type GatewayState = {
   /** Always true: the admin API requires authentication. */
   auth_required: boolean;
   backup: BackupState;
+  /** The bounds of the gateway that were reached since the start, the latest first. */
+  bounds_reached: ReachedBound[];
   /** The time of the build, in RFC 3339. */
   built_at: string;
   /** True if the bodies of requests and answers are captured. */
@@ -1019,6 +1025,8 @@ export type GatewayState = {
   traces: TracesState | null;
   /** Providers that are configured but receive no requests, other than disabled ones; at most 100. */
   unusable: UnusableProvider[];
+  /** The number of further ones. */
+  unusable_omitted: number;
   /** In seconds. */
   uptime_seconds: number;
   usage: UsageState;
@@ -2460,6 +2468,22 @@ export type ReachableEvidence = {
   last_error: Failure | null;
 };
 
+/** A bound that was reached since the start. */
+export type ReachedBound = {
+  /** The name, as in the metric `llmgw_bound_reached_total`. */
+  bound: string;
+  /** What happens beyond the bound. */
+  gives_way: string;
+  /** The last time, in milliseconds since the Unix epoch. */
+  last_at_ms: number;
+  /** The bound itself; null if the configuration sets it. */
+  max: number | null;
+  /** The number of times since the start. */
+  reached: number;
+  /** What to do about it. */
+  remedy: string;
+};
+
 /** Requests that this instance answered in the current and the previous hour. */
 export type RecentRequests = {
   /** In microseconds; null without requests. */
@@ -3116,6 +3140,8 @@ export type SkippedEntries = {
   over_limit: number;
   /** Entries with the id of an earlier one. */
   repeated: number;
+  /** Lists of which further pages were not read. */
+  unread_lists: number;
   /** Entries without an id, or with an id that no request could name. */
   without_usable_id: number;
 };
@@ -3225,10 +3251,12 @@ export type Suggestion = {
   value: string;
 };
 
-/** One page of a list. */
-export type SuggestionPage = {
+/** What was found, best first. */
+export type SuggestionList = {
+  /** False if more would fit, or if the time or a bound left out a part of what was looked at. */
+  complete: boolean;
   data: Suggestion[];
-  /** The `cursor` of the next page; null on the last one. */
+  /** Always null: there are no further pages. */
   next_cursor: string | null;
 };
 
@@ -3540,6 +3568,8 @@ export type Verdict = {
   change_before: ChangeBefore | null;
   /** The faults, the worst first; then the requests of the last hour. */
   reasons: VerdictReason[];
+  /** The number of further faults. */
+  reasons_omitted: number;
   /** The beginning of the state, in milliseconds since the Unix epoch. States without trouble begin with the process or with the end of the last trouble. */
   since_ms: number;
   state: VerdictState;

@@ -1,7 +1,7 @@
 // The search that `Ctrl K` opens: pages, actions, and everything that the gateway finds by name, id or prefix.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { call, may } from "../api/client";
-import type { FoundKind, FoundObject, FoundObjectPage } from "../api/types";
+import type { FoundKind, FoundObject, FoundObjectList } from "../api/types";
 import { Icon, type IconName } from "../part/icon";
 import { permittedPages } from "./nav";
 import { preferences } from "./preferences";
@@ -131,7 +131,7 @@ function useFound(text: string): Entry[] {
     let isOver = false;
     const timer = setTimeout(() => {
       const search = new URLSearchParams({ q: wanted, limit: "8" });
-      call<FoundObjectPage>("GET", `search?${search}`).then(
+      call<FoundObjectList>("GET", `search?${search}`).then(
         ({ data }) => !isOver && setKnown({ wanted, found: data.data }),
         () => !isOver && setKnown({ wanted, found: [] }),
       );

@@ -1,12 +1,12 @@
 // The effective settings with their layers, and what a person prefers in this browser.
 import { useEffect, useState } from "preact/hooks";
 import { useResource } from "../api/resource";
-import type { Config, GatewayState, Policies, Policy, Setting } from "../api/types";
+import type { Config, GatewayState, Policies, Policy, ReachedBound, Setting } from "../api/types";
 import { preferences } from "../app/preferences";
 import { href, param, setParams } from "../app/router";
 import { Empty, Loaded } from "../part/feedback";
 import { Select, Text } from "../part/form";
-import { ago, capital, day, moment, UNKNOWN, zoneName } from "../part/format";
+import { ago, capital, count, day, moment, plural, UNKNOWN, zoneName } from "../part/format";
 import { Card, Facts, Page } from "../part/page";
 import { JobsCard } from "./jobs";
 
@@ -132,8 +132,15 @@ function Gateway({ of }: { of: GatewayState }) {
         ]}
       />
       {of.warnings.length > 0 && <Facts rows={[["Warnings", of.warnings.join(" ")]]} />}
+      {of.bounds_reached.length > 0 && <Facts rows={of.bounds_reached.map(boundRow)} />}
     </Card>
   );
+}
+
+/** A bound that was reached: how often, what gave way, and what to do. */
+export function boundRow({ bound, max, reached, last_at_ms, gives_way, remedy }: ReachedBound): [string, string] {
+  const most = max === null ? "" : ` (${count(max)})`;
+  return [`Bound ${bound}${most}`, `Reached ${plural(reached, "time")}, last ${ago(last_at_ms)}. ${gives_way} ${remedy}`];
 }
 
 const LAYERS: [string, string][] = [

@@ -13,7 +13,7 @@ import { reachedAt } from "../page/quotas";
 import { lostOf } from "../page/request";
 import { changesOf as changesOfRoute } from "../page/route/draft";
 import { targetOf } from "../page/routes";
-import { groupsOf, settingFits } from "../page/settings";
+import { boundRow, groupsOf, settingFits } from "../page/settings";
 import texts from "../page/snippets.json";
 import { changeWords, seriesOf } from "../page/usage/groups";
 import { before, bucketsOf, spanOf } from "../page/usage/span";
@@ -303,4 +303,10 @@ test("buckets of days begin at midnight of the chosen zone", () => {
   const local = bucketsOf(new Date(2026, 9, 24, 13).getTime(), new Date(2026, 9, 27).getTime(), "day");
   expect(local).toEqual([24, 25, 26].map((day) => new Date(2026, 9, day).getTime()));
   preferences.zone.value = "utc";
+});
+
+test("a bound that was reached is shown with what gave way and what to do", () => {
+  const reached = { bound: "exports", max: 4, reached: 1, last_at_ms: Date.now(), gives_way: "Exports fail.", remedy: "Wait." };
+  expect(boundRow(reached)).toEqual(["Bound exports (4)", "Reached 1 time, last now. Exports fail. Wait."]);
+  expect(boundRow({ ...reached, max: null, reached: 2 })[0]).toBe("Bound exports");
 });

@@ -162,6 +162,7 @@ test("the verdict has a sentence for each reason, and for what clients notice", 
     state: "serving",
     since_ms: 0,
     change_before: null,
+    reasons_omitted: 0,
     reasons: [reason("requests", null, { requests: 46302, failed: 2, cut: 1, failed_over: 7 })],
   };
   expect(noticed(verdict)).toBe("46,302 requests in the hour, 3 errors. 7 went to another target instead.");
@@ -173,6 +174,7 @@ test("a verdict of errors does not say that clients are being served", () => {
     state,
     since_ms: 0,
     change_before: null,
+    reasons_omitted: 0,
     reasons: codes.map(([code, object]) => reason(code, object)),
   });
   const open: [string, string] = ["circuit_open", "openai-main"];

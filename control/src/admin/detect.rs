@@ -24,6 +24,8 @@ struct DetectedServer {
     base_url: &'static str,
     /// Its models.
     models: Vec<String>,
+    /// The number of further models.
+    models_omitted: usize,
     /// Ids of the provider instances with this address.
     providers: Vec<String>,
 }
@@ -35,9 +37,9 @@ async fn detect(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 fn found(server: Detected, view: &ViewCell) -> DetectedServer {
-    let Detected { registry_id, name, base_url, models } = server;
+    let Detected { registry_id, name, base_url, models, models_omitted } = server;
     let view = view.read();
     let same = view.providers.iter().filter(|connection| connection.base_url() == Some(base_url));
     let providers = same.map(|connection| connection.id.clone()).collect();
-    DetectedServer { registry_id, name, base_url, models, providers }
+    DetectedServer { registry_id, name, base_url, models, models_omitted, providers }
 }

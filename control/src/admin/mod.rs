@@ -95,6 +95,7 @@ pub(crate) use self::session::signed_out;
 use self::usage::export::Exports;
 use crate::admin::permission::Permission;
 use crate::common::background::{Job, Jobs};
+use crate::common::bounds::Bounds;
 use crate::common::credential::AccessTokens;
 use crate::common::credential::oauth::RefreshSchedule;
 use crate::common::vault::VaultKeys;
@@ -133,6 +134,8 @@ pub(crate) struct App {
     pub(crate) metrics: Arc<ExchangeMetrics>,
     /// The last answers of targets.
     pub(crate) answers: Arc<LastAnswers>,
+    /// The bounds of the process, with how often each was reached.
+    pub(crate) bounds: Bounds,
     pub(crate) backups: backups::Backups,
     /// The periodic jobs.
     pub(crate) jobs: Jobs,

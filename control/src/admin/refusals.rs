@@ -13,6 +13,7 @@ use shared::address::client_network;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::common::actor::{Actor, Who};
+use crate::common::bounds::{REFUSAL_SOURCES, REFUSALS_QUEUED};
 use crate::db::audit::AuditEntry;
 use crate::writer::WriterHandle;
 use crate::writer::command::AdminWrite;
@@ -47,7 +48,7 @@ pub(crate) struct RefusalCounter {
 
 /// Creates a bounded queue and its consumer.
 pub(crate) fn channel() -> (Refusals, RefusalCounter) {
-    let (sender, coming) = mpsc::channel(WAITING_MAX);
+    let (sender, coming) = mpsc::channel(REFUSALS_QUEUED.max());
     let dropped = Arc::new(AtomicU64::new(0));
     (
         Refusals { sender, dropped: Arc::clone(&dropped) },
@@ -59,6 +60,7 @@ impl Refusals {
     /// Queues one refused request, or counts it as dropped if the queue is full.
     pub(crate) fn report(&self, refused: RefusedRequest) {
         if self.sender.try_send(refused).is_err() {
+            REFUSALS_QUEUED.reach();
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -143,7 +145,7 @@ impl RefusalTally {
     fn take(&mut self, refused: RefusedRequest, now: Instant) -> Option<RefusalRow> {
         let RefusedRequest { address, reason, route, request_id } = refused;
         let mut source = RefusalSource { address: Some(client_network(address)), reason };
-        if !self.sources.contains_key(&source) && self.sources.len() >= SOURCES_MAX {
+        if !self.sources.contains_key(&source) && REFUSAL_SOURCES.is_full(self.sources.len()) {
             source = RefusalSource { address: None, reason: OTHERS };
         }
         if let Some(count) = self.sources.get_mut(&source) {
@@ -191,16 +193,13 @@ impl RefusalTally {
 
 /// The reason given in a row that covers several sources.
 const OTHERS: &str = "several";
-/// Sources that are counted separately at the same time. Each produces two rows in its first window and one in each
-/// following window.
-const SOURCES_MAX: usize = 32;
 const WINDOW: Duration = Duration::from_secs(300);
 const TICK: Duration = Duration::from_secs(5);
-const WAITING_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::common::bounds::tests::passes;
 
     fn refused(address: [u8; 4]) -> RefusedRequest {
         RefusedRequest {
@@ -227,15 +226,24 @@ mod tests {
     #[test]
     fn refusals_from_many_addresses_take_bounded_rows_and_keep_the_count() {
         let (mut tally, start) = (RefusalTally::default(), Instant::now());
-        let mut rows: Vec<RefusalRow> = (0..=255_u8)
-            .flat_map(|a| (0..40_u8).map(move |b| [10, 0, a, b]))
-            .filter_map(|address| tally.take(refused(address), start))
-            .collect();
+        let addresses = (0..=255_u8).flat_map(|a| (0..40_u8).map(move |b| [10, 0, a, b]));
+        let mut rows: Vec<RefusalRow> = passes(&REFUSAL_SOURCES, || {
+            addresses.filter_map(|address| tally.take(refused(address), start)).collect()
+        });
         tally.add_dropped(7, start);
-        assert!(tally.sources.len() <= SOURCES_MAX + 1);
+        assert!(tally.sources.len() <= REFUSAL_SOURCES.max() + 1);
         rows.extend(tally.due(start + WINDOW));
-        assert!(rows.len() <= 2 * SOURCES_MAX + 2, "{}", rows.len());
+        assert!(rows.len() <= 2 * REFUSAL_SOURCES.max() + 2, "{}", rows.len());
         assert_eq!(rows.iter().map(|row| row.count).sum::<u64>(), 256 * 40 + 7);
+    }
+
+    #[test]
+    fn refusals_beyond_the_queue_are_counted_as_dropped() {
+        let (refusals, counter) = channel();
+        (0..REFUSALS_QUEUED.max()).for_each(|_| refusals.report(refused([10, 0, 0, 1])));
+        assert_eq!(counter.dropped.load(Ordering::Relaxed), 0);
+        passes(&REFUSALS_QUEUED, || refusals.report(refused([10, 0, 0, 1])));
+        assert_eq!(counter.dropped.load(Ordering::Relaxed), 1);
     }
 
     #[test]

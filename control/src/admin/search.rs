@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use shared::clock::unix_ms;
 use shared::port::Body;
 
-use super::list::ListPage;
 use super::query::{Choice, Named, Number};
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::admin::permission::Permission;
+use crate::common::bounds::SUGGESTED_NAMES;
 use crate::db::engine::{Db, DbResult};
 use crate::db::human_scope::HumanScope;
 use crate::db::names::{Labels, NamedKind};
@@ -28,13 +28,13 @@ use crate::writer::FLUSH_TIME_MAX;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "search", |call| Box::pin(find(call)))
-        .answers::<ListPage<FoundObject>>(
+        .answers::<FoundList<FoundObject>>(
             "Finds objects of every kind by name, ID or prefix, the best first.",
         )
         .query::<SearchQuery>()
         .permits(Permission::Search),
     route_of(Method::GET, "suggest", |call| Box::pin(suggest(call)))
-        .answers::<ListPage<Suggestion>>(
+        .answers::<FoundList<Suggestion>>(
             "Lists the names in the records of the last 30 days, the most frequent first.",
         )
         .query::<SuggestQuery>()
@@ -55,6 +55,18 @@ enum FoundKind {
     Key,
     Model,
     Quota,
+}
+
+/// What was found, best first.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "{T}List"))]
+struct FoundList<T> {
+    data: Vec<T>,
+    /// Always null: there are no further pages.
+    next_cursor: Option<String>,
+    /// False if more would fit, or if the time or a bound left out a part of what was looked at.
+    complete: bool,
 }
 
 /// A found object.
@@ -91,15 +103,16 @@ struct SearchQuery {
 async fn find(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let SearchQuery { q, limit } = call.query()?;
     let limit = limit.map_or(FOUND_DEFAULT, Number::rows);
-    let wanted = Wanted { text: wanted(q)?, rows: limit, scope: call.standing.scope() };
+    let wanted = Wanted { text: wanted(q)?, rows: limit + 1, scope: call.standing.scope() };
     let app = call.app;
     let mut found = of_routing(app, &wanted);
     app.writer.flush(FLUSH_TIME_MAX).await;
     let scope = call.usage_scope();
     found.extend(app.readers.ask(move |db| of_database(db, &wanted, scope)).await?);
     found.sort_by(|one, other| (one.rank, one.kind, &one.title).cmp(&(other.rank, other.kind, &other.title)));
+    let complete = found.len() <= limit;
     found.truncate(limit);
-    json(&ListPage::whole(found))
+    json(&FoundList { data: found, next_cursor: None, complete })
 }
 
 /// Checks the text to search for.
@@ -254,42 +267,50 @@ async fn suggest(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.app.writer.flush(FLUSH_TIME_MAX).await;
     let scope = call.usage_scope();
     let reading = call.app.readers.ask(move |db| suggestions(db, (field, &scope), &text, limit));
-    json(&ListPage::whole(reading.await?))
+    let (data, complete) = reading.await?;
+    json(&FoundList { data, next_cursor: None, complete })
 }
 
-/// Returns the names of a field in the records in `scope` that contain `text`, the most frequent first.
+/// Returns the names of a field in the records in `scope` that contain `text`, the most frequent first; true with
+/// them if these are all.
 fn suggestions(
     db: &Db,
     (field, scope): (SuggestedField, &UsageScope),
     text: &str,
     limit: usize,
-) -> DbResult<Vec<Suggestion>> {
+) -> DbResult<(Vec<Suggestion>, bool)> {
     let from_ms = unix_ms().saturating_sub(SUGGESTED_MS);
-    let (mut counts, kind) = match field {
+    let ((mut counts, mut is_complete), kind) = match field {
         SuggestedField::Column(column) => (summed(db, (column, scope), from_ms)?, kind_of(column)),
         SuggestedField::Recorded(kind) => {
-            let counts = occurrences(db, (kind, scope), from_ms, Instant::now() + SCANNING_TIME)?;
-            (counts.into_iter().collect(), None)
+            let (counts, all) = occurrences(db, (kind, scope), from_ms, Instant::now() + SCANNING_TIME)?;
+            ((counts.into_iter().collect(), all), None)
         }
     };
     counts.sort_by(|(one, more), (other, less)| less.cmp(more).then_with(|| one.cmp(other)));
     let (mut labels, mut found) = (Labels::default(), Vec::new());
-    for (value, requests) in counts.into_iter().take(NAMED_MAX) {
+    is_complete &= SUGGESTED_NAMES.cut(&mut counts) == 0;
+    for (value, requests) in counts {
         let named = kind.map(|kind| labels.find(db, kind, &value)).transpose()?;
         let name = named.and_then(|label| label.name);
         let has_text = |name: &String| name.to_lowercase().contains(text);
         if has_text(&value) || name.as_ref().is_some_and(has_text) {
+            if found.len() >= limit {
+                is_complete = false;
+                break;
+            }
             found.push(Suggestion { value, name, requests });
         }
-        if found.len() >= limit {
-            break;
-        }
     }
-    Ok(found)
+    Ok((found, is_complete))
 }
 
-/// Returns the names in a column, with the number of requests.
-fn summed(db: &Db, (column, scope): (Column, &UsageScope), from_ms: u64) -> DbResult<Vec<(String, u64)>> {
+/// Returns the names in a column, with the number of requests; true with them if these are all.
+fn summed(
+    db: &Db,
+    (column, scope): (Column, &UsageScope),
+    from_ms: u64,
+) -> DbResult<(Vec<(String, u64)>, bool)> {
     let question = ReportQuestion {
         from_ms,
         to_ms: unix_ms().saturating_add(1),
@@ -299,9 +320,9 @@ fn summed(db: &Db, (column, scope): (Column, &UsageScope), from_ms: u64) -> DbRe
         marks: Marks::default(),
         scope: scope.clone(),
     };
-    let groups = sums(db, &question, Instant::now() + READING_TIME)?;
+    let (groups, is_complete) = sums(db, &question, Instant::now() + READING_TIME)?;
     let named = |ReportGroup { names, sums, .. }| Some((names.into_iter().next()??, sums.requests));
-    Ok(groups.into_iter().filter_map(named).collect())
+    Ok((groups.into_iter().filter_map(named).collect(), is_complete))
 }
 
 /// Returns the kind of object whose ids a column holds.
@@ -321,10 +342,43 @@ const TEXT_CHARS_MAX: usize = 200;
 const REQUEST_PREFIX_MIN: usize = 8;
 const REQUESTS_FOUND: u32 = 5;
 const REQUESTS_TIME: Duration = Duration::from_millis(300);
-/// The most names among which `suggest` looks, the most frequent ones.
-const NAMED_MAX: usize = 5_000;
 /// The time from which `suggest` takes names: 30 days.
 const SUGGESTED_MS: u64 = 30 * 86_400_000;
 const READING_TIME: Duration = Duration::from_secs(3);
 /// The time for reading records; names of older ones are then missing.
 const SCANNING_TIME: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use shared::id::ModelId;
+    use shared::usage::{UsageEvent, UsageLog as _};
+
+    use super::*;
+    use crate::common::bounds::tests::passes;
+    use crate::usage::tests::{Process, event};
+
+    #[test]
+    fn suggestions_say_whether_they_are_complete() {
+        let home = tempfile::TempDir::new().unwrap();
+        let mut process = Process::start(home.path());
+        let mut log = process.journal.log().unwrap();
+        let mut store = |process: &mut Process, numbers: std::ops::Range<usize>| {
+            for n in numbers {
+                let event = UsageEvent { started_at_ms: unix_ms(), ..event(n as u64) };
+                assert!(log.append(&UsageEvent { model: Some(ModelId::new(format!("m{n:06}"))), ..event }));
+            }
+            process.settle();
+        };
+        let asked = |process: &mut Process, text: &str, limit| {
+            let field = (SuggestedField::Column(Column::Model), &UsageScope::default());
+            let (found, is_complete) = suggestions(process.meter.db_mut(), field, text, limit).unwrap();
+            (found.len(), is_complete)
+        };
+        store(&mut process, 0..2);
+        assert_eq!((asked(&mut process, "m", 2), asked(&mut process, "m", 1)), ((2, true), (1, false)));
+        store(&mut process, 2..SUGGESTED_NAMES.max());
+        assert_eq!(asked(&mut process, "m00000", 20), (10, true));
+        store(&mut process, SUGGESTED_NAMES.max()..SUGGESTED_NAMES.max() + 1);
+        assert_eq!(passes(&SUGGESTED_NAMES, || asked(&mut process, "m00000", 20)), (10, false));
+    }
+}

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use shared::bound::Bound;
 use shared::error_kind::ErrorKind;
 
 use super::ApiError;
@@ -21,7 +22,8 @@ pub(crate) struct CallerShares {
 pub(crate) struct ShareBound {
     /// The work in the plural, as errors name it.
     pub(crate) what: &'static str,
-    pub(crate) all: usize,
+    /// The bound of all callers.
+    pub(crate) bound: &'static Bound,
     /// All humans together who do not administer.
     pub(crate) humans: usize,
     /// Each of them.
@@ -58,7 +60,7 @@ impl CallerShares {
     pub(crate) fn take(&self, who: &Who) -> Result<CallerShare, ApiError> {
         let is_human = matches!(who, Who::Human(_) | Who::Arriving | Who::Unknown);
         let caller: CallerName = (who.name().into(), is_human);
-        let ShareBound { what, all, humans, human, administrator, retry_after } = self.bound;
+        let ShareBound { what, bound, humans, human, administrator, retry_after } = self.bound;
         // Those who arrive have no name yet.
         let is_nameless = matches!(who, Who::Arriving | Who::Unknown);
         let own_max = match is_human {
@@ -68,7 +70,11 @@ impl CallerShares {
         };
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let own = used.by_caller.get(&caller).copied().unwrap_or_default();
-        let full = |message: String| ApiError::new(ErrorKind::Overloaded, message).retry_after(retry_after);
+        let all = bound.max();
+        let full = |message: String| {
+            bound.reach();
+            ApiError::new(ErrorKind::Overloaded, message).retry_after(retry_after)
+        };
         if own >= own_max && !is_nameless {
             return Err(full(format!(
                 "{own_max} of your {what} are running, the most for one caller. Try again when one has ended."
@@ -104,19 +110,36 @@ impl Drop for CallerShare {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use shared::id::{KeyId, PrincipalId};
 
     use super::*;
+    use crate::common::bounds::tests::passes;
+
+    /// Takes the places of all, and asserts that the next one is refused and counted.
+    pub(crate) fn fill(share: ShareBound) {
+        let shares = CallerShares::new(share);
+        let caller = |n: usize| Who::Administrator(KeyId::new(n.to_string()));
+        let taken: Vec<_> = (0..share.bound.max()).map(|n| shares.take(&caller(n)).unwrap()).collect();
+        passes(share.bound, || assert!(shares.take(&caller(taken.len())).is_err()));
+    }
+
+    static TESTS: Bound = Bound::new("tests", 8, "", "");
 
     #[test]
     fn nobody_uses_up_the_share_of_others() {
-        let bound =
-            ShareBound { what: "tests", all: 8, humans: 6, human: 4, administrator: 7, retry_after: 1 };
+        let bound = ShareBound {
+            what: "tests",
+            bound: &TESTS,
+            humans: 6,
+            human: 4,
+            administrator: 7,
+            retry_after: 1,
+        };
         let shares = CallerShares::new(bound);
         let human = |name: &str| Who::Human(PrincipalId::new(name));
         let expect_refused = |who: &Who, why: &str| {
-            let error = format!("{:?}", shares.take(who).unwrap_err());
+            let error = format!("{:?}", passes(&TESTS, || shares.take(who).unwrap_err()));
             assert!(error.contains(why), "{error}");
         };
         let mut eve: Vec<_> = (0..4).map(|_| shares.take(&human("eve")).unwrap()).collect();

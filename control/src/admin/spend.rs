@@ -186,7 +186,7 @@ fn sums_until(
         marks: Marks::default(),
         scope,
     };
-    let groups = sums(db, &question, until)?;
+    let (groups, _) = sums(db, &question, until)?;
     let named = groups.into_iter().filter_map(|mut group| Some((group.names.pop()??, group.sums)));
     Ok(named.collect())
 }

@@ -11,6 +11,7 @@ use super::backups::BackupState;
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::admin::verdict::ExplainedVerdict;
 use crate::common::background::JobStatus;
+use crate::common::bounds::{ReachedBound, UNUSABLE_PROVIDERS};
 use crate::db::alerts::OpenAlerts;
 use crate::db::packed_row::damaged_reads;
 use crate::jobs::otlp::SignalStatus;
@@ -28,6 +29,8 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let app = call.app;
     let verdict = app.observer.verdict().await;
     let snapshot = app.snapshot.load();
+    let mut unusable = unusable(app, &snapshot);
+    let unusable_omitted = UNUSABLE_PROVIDERS.cut(&mut unusable);
     json(&ShownState {
         auth_required: true,
         verdict,
@@ -49,7 +52,9 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         traces: ShownTraces::of(app),
         metrics_export: ShownMetricsExport::of(app),
         captures_bodies: app.config.logging.bodies,
-        unusable: unusable(app, &snapshot),
+        unusable,
+        unusable_omitted,
+        bounds_reached: app.bounds.reached(),
         warnings: &app.warnings,
     })
 }
@@ -96,6 +101,10 @@ struct ShownState<'a> {
     captures_bodies: bool,
     /// Providers that are configured but receive no requests, other than disabled ones; at most 100.
     unusable: Vec<UnusableProvider>,
+    /// The number of further ones.
+    unusable_omitted: usize,
+    /// The bounds of the gateway that were reached since the start, the latest first.
+    bounds_reached: Vec<ReachedBound>,
     /// The warnings of the start.
     warnings: &'a [String],
 }
@@ -278,7 +287,7 @@ fn unusable(app: &App, snapshot: &Snapshot) -> Vec<UnusableProvider> {
     let named = |connection: &ProviderConnection| {
         Some(UnusableProvider { provider: connection.id.clone(), reason: fault(connection)? })
     };
-    view.providers.iter().filter_map(named).take(UNUSABLE_MAX).collect()
+    view.providers.iter().filter_map(named).collect()
 }
 
 /// The numbers of objects that requests can use.
@@ -415,6 +424,3 @@ impl ShownUsage {
         }
     }
 }
-
-/// The most unusable providers that are shown.
-const UNUSABLE_MAX: usize = 100;

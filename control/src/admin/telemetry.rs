@@ -13,6 +13,7 @@ use shared::port::Body;
 use super::query::{Choice, Named, Span};
 use super::steps::{SteppedTime, Steps};
 use super::{ApiError, Call, Route, json, route_of};
+use crate::common::bounds::{TELEMETRY_CHANGES, TELEMETRY_TARGETS};
 use crate::db::circuit_changes::{CircuitChange, TargetFilter};
 use crate::usage::metrics::Distribution;
 use crate::usage::periods::{TargetSums, TargetTime};
@@ -32,7 +33,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     app.writer.flush(FLUSH_TIME_MAX).await;
     let TargetQuestion { time_ms, filter, .. } = question.clone();
     // One more than is returned, so that the answer tells that there are more.
-    let changes = ChangeQuestion { time_ms, filter, max: CHANGES_MAX + 1 };
+    let changes = ChangeQuestion { time_ms, filter, max: TELEMETRY_CHANGES.max() + 1 };
     let changes = app.telemetry.changes(changes).await.ok_or_else(|| {
         ApiError::new(ErrorKind::Overloaded, "telemetry.db cannot be read now; the log has the reason.")
     })?;
@@ -200,8 +201,7 @@ impl TelemetryAnswer {
             })
             .collect();
         targets.sort_by_key(|target| std::cmp::Reverse(target.requests));
-        let targets_omitted = targets.len().saturating_sub(TARGETS_MAX);
-        targets.truncate(TARGETS_MAX);
+        let targets_omitted = TELEMETRY_TARGETS.cut(&mut targets);
         let bounds = TargetTime::bounds_us;
         Self {
             from_ms: question.time_ms.start,
@@ -218,8 +218,12 @@ impl TelemetryAnswer {
             points: points.into_iter().map(|(start_ms, sums)| TelemetryPoint::of(start_ms, &sums)).collect(),
             targets,
             targets_omitted,
-            circuit_changes_omitted: changes.len() > CHANGES_MAX,
-            circuit_changes: changes.into_iter().take(CHANGES_MAX).map(ShownCircuitChange::of).collect(),
+            circuit_changes_omitted: TELEMETRY_CHANGES.excess(changes.len()) > 0,
+            circuit_changes: changes
+                .into_iter()
+                .take(TELEMETRY_CHANGES.max())
+                .map(ShownCircuitChange::of)
+                .collect(),
         }
     }
 }
@@ -274,7 +278,39 @@ const BUCKETS: Steps = Steps {
 const READING_TIME: Duration = Duration::from_secs(1);
 /// The length of the time without `from`.
 const TIME_DEFAULT_MS: u64 = 3_600_000;
-/// The maximum number of targets in an answer.
-const TARGETS_MAX: usize = 100;
-/// The maximum number of changes of circuits in an answer.
-const CHANGES_MAX: usize = 500;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::common::bounds::tests::passes;
+
+    #[test]
+    fn targets_and_changes_beyond_their_maximum_are_left_out_and_counted() {
+        let question =
+            TargetQuestion { time_ms: 0..60_000, step_ms: 60_000, filter: TargetFilter::default() };
+        let target = |n: usize| (("p".to_owned(), format!("m{n:03}")), (n as u64, 0));
+        let change = CircuitChange {
+            at_ms: 1,
+            provider: "p".to_owned(),
+            model: None,
+            is_open: true,
+            result: None,
+            status: None,
+        };
+        let figures = |more: usize| TargetFigures {
+            points: BTreeMap::new(),
+            targets: (0..TELEMETRY_TARGETS.max() + more).map(target).collect(),
+            complete_from_ms: 0,
+        };
+        let changes = |more: usize| vec![change.clone(); TELEMETRY_CHANGES.max() + more];
+        let answer = |more: usize| TelemetryAnswer::of(&question, figures(more), changes(more));
+        let whole = answer(0);
+        assert_eq!((whole.targets_omitted, whole.circuit_changes_omitted), (0, false));
+        let cut = passes(&TELEMETRY_TARGETS, || passes(&TELEMETRY_CHANGES, || answer(1)));
+        assert_eq!((cut.targets_omitted, cut.circuit_changes_omitted), (1, true));
+        assert_eq!((cut.targets.len(), cut.circuit_changes.len()), (100, 500));
+        assert_eq!(cut.targets[99].requests, 1, "the one with the fewest requests is left out");
+    }
+}

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::common::bounds::VERDICT_REASONS;
 use crate::usage::recent::{FAILING_PERCENT, Median, PROVIDER_FAILING_PERCENT, RecentFigures, Share, Trend};
 
 /// The figures of the gateway at one moment. Times are in milliseconds since the Unix epoch.
@@ -95,6 +96,8 @@ pub(crate) struct GatewayVerdict {
     pub(crate) since_ms: u64,
     /// The faults, the worst first; then the requests of the last hour.
     pub(crate) reasons: Vec<VerdictReason>,
+    /// The number of further faults.
+    pub(crate) reasons_omitted: usize,
 }
 
 /// A verdict with the change that may have caused it.
@@ -172,10 +175,10 @@ pub(crate) fn verdict(situation: &Situation) -> GatewayVerdict {
         None if situation.recent.hour.requests > 0 => (VerdictState::Serving, calm_since_ms),
         None => (VerdictState::Quiet, calm_since_ms),
     };
-    let mut reasons: Vec<VerdictReason> =
-        findings.into_iter().take(REASONS_MAX).map(|finding| finding.reason).collect();
+    let mut reasons: Vec<VerdictReason> = findings.into_iter().map(|finding| finding.reason).collect();
+    let reasons_omitted = VERDICT_REASONS.cut(&mut reasons);
     reasons.push(requests(situation));
-    GatewayVerdict { state, since_ms: since_ms.min(situation.now_ms), reasons }
+    GatewayVerdict { state, since_ms: since_ms.min(situation.now_ms), reasons, reasons_omitted }
 }
 
 fn unrecorded(situation: &Situation) -> Option<Finding> {
@@ -293,12 +296,11 @@ const ATTEMPTS_MIN: u64 = 10;
 const SLOWER_TIMES: u64 = 2;
 /// A time to the first content below this is never slow: it is noise of local models.
 const SLOW_US_MIN: u64 = 100_000;
-/// The maximum number of reasons of a verdict, besides the requests of the last hour.
-const REASONS_MAX: usize = 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::common::bounds::tests::passes;
     use crate::usage::periods::PeriodFigures;
 
     const NOW: u64 = 1_700_000_000_000;
@@ -507,6 +509,7 @@ mod tests {
         let json = serde_json::to_value(&found).unwrap();
         assert_eq!((&json["state"], &json["reasons"][0]["object"]), (&"failing".into(), &"line".into()));
         let many = (0..99).map(|n| OpenCircuit { object: n.to_string(), ..circuit() }).collect();
-        assert_eq!(verdict(&Situation { circuits: many, ..serving() }).reasons.len(), REASONS_MAX + 1);
+        let cut = passes(&VERDICT_REASONS, || verdict(&Situation { circuits: many, ..serving() }));
+        assert_eq!((cut.reasons.len(), cut.reasons_omitted), (VERDICT_REASONS.max() + 1, 79));
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod actor;
 pub(crate) mod background;
+pub(crate) mod bounds;
 pub(crate) mod change;
 pub(crate) mod credential;
 pub(crate) mod digest;

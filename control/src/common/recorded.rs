@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::common::bounds::RECORDED_SIDES;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::{Bytes, BytesMut};
@@ -93,8 +94,6 @@ const BODY_BYTES_MAX: usize = 256 << 10;
 const HEAD_BYTES_MAX: usize = 32 << 10;
 /// The maximum number of arrival times of one body.
 const PIECES_MAX: usize = 4_096;
-/// The maximum number of sides, of which each attempt has two.
-const SIDES_MAX: usize = 64;
 /// The length below which a piece is copied, in bytes.
 const SHORT_BYTES: usize = 4 << 10;
 
@@ -131,7 +130,7 @@ impl Sides {
     /// Begins a side. An upstream request begins an attempt.
     pub(crate) fn begin(&mut self, side: Side, mut head: String) {
         self.attempt += u32::from(side == Side::UpstreamRequest);
-        if self.sides.len() >= SIDES_MAX {
+        if RECORDED_SIDES.is_full(self.sides.len()) {
             return;
         }
         let is_upstream = matches!(side, Side::UpstreamRequest | Side::UpstreamResponse);
@@ -217,6 +216,7 @@ fn shown(body: &[u8]) -> (String, bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::common::bounds::tests::passes;
 
     fn alone() -> Sides {
         Sides::new(Allowance::of(&Arc::new(AtomicUsize::new(usize::MAX / 2))))
@@ -234,13 +234,15 @@ mod tests {
         assert_eq!(kept[0].bytes, BODY_BYTES_MAX as u64 + 1, "the length of what passed is exact");
         assert_eq!((kept[1].body.bytes, kept[1].pieces_us.len()), (PIECES_MAX, PIECES_MAX));
         assert!(kept[0].cut && kept[1].cut);
-        for _ in 0..SIDES_MAX {
-            sides.begin(Side::UpstreamRequest, String::new());
-            sides.piece(Side::UpstreamRequest, 0, &Bytes::from(vec![b'z'; BODY_BYTES_MAX]));
-        }
+        passes(&RECORDED_SIDES, || {
+            for _ in 0..RECORDED_SIDES.max() {
+                sides.begin(Side::UpstreamRequest, String::new());
+                sides.piece(Side::UpstreamRequest, 0, &Bytes::from(vec![b'z'; BODY_BYTES_MAX]));
+            }
+        });
         let kept = sides.kept();
         let bytes = |side: &KeptSide| side.head.len() + side.body.bytes + side.pieces_us.len() * 8;
-        assert_eq!(kept.len(), SIDES_MAX);
+        assert_eq!(kept.len(), RECORDED_SIDES.max());
         assert!(kept.iter().map(bytes).sum::<usize>() <= BYTES_MAX);
         assert!(kept[2..].iter().all(|side| side.cut || side.body.bytes == BODY_BYTES_MAX));
         assert_eq!((kept[2].attempt, kept[3].attempt), (Some(1), Some(2)));

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::common::bounds::LIVE_AUDIT_ROWS;
 use crate::db::engine::{Db, DbResult, Row, named_params};
 
 /// An audit record.
@@ -136,8 +137,10 @@ const FIND: &str = "SELECT * FROM audit WHERE id = :id";
 const EXTENT: &str =
     "SELECT count(*) AS rows, (SELECT at_ms FROM audit ORDER BY id LIMIT 1) AS since_ms FROM audit";
 /// Returns the rows with ids above `after`, oldest first; only the newest `rows` of them.
-pub(crate) fn newest(db: &Db, after: i64, rows: i64) -> DbResult<Vec<AuditRow>> {
-    let mut found: Vec<_> = db.rows(NEWEST, named_params! {":after": after, ":rows": rows}, AuditRow::of)?;
+pub(crate) fn newest(db: &Db, after: i64) -> DbResult<Vec<AuditRow>> {
+    let values = named_params! {":after": after, ":rows": LIVE_AUDIT_ROWS.max() + 1};
+    let mut found: Vec<_> = db.rows(NEWEST, values, AuditRow::of)?;
+    LIVE_AUDIT_ROWS.cut(&mut found);
     found.reverse();
     Ok(found)
 }

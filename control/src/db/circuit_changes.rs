@@ -3,7 +3,9 @@
 
 use std::ops::Range;
 
+use crate::common::bounds::STORED_CHANGES;
 use crate::db::engine::{Db, DbResult, named_params};
+use shared::bound::Bound;
 
 /// A circuit that opened or closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,14 +80,18 @@ pub(super) fn changes(
 pub(super) fn prune(db: &Db, now_ms: u64) -> DbResult<()> {
     let before_ms = now_ms.saturating_sub(KEPT_MS);
     db.execute(DELETE_CHANGES, [before_ms, ROWS_PER_STEP])?;
-    db.execute(DELETE_EXCESS_CHANGES, [CHANGES_MAX, ROWS_PER_STEP])?;
+    delete_excess(db, DELETE_EXCESS_CHANGES, &STORED_CHANGES)
+}
+
+fn delete_excess(db: &Db, statement: &str, bound: &Bound) -> DbResult<()> {
+    let kept = u64::try_from(bound.max()).unwrap_or(u64::MAX);
+    let deleted = db.execute(statement, [kept, ROWS_PER_STEP])?;
+    bound.reach_times(u64::try_from(deleted).unwrap_or(u64::MAX));
     Ok(())
 }
 
 /// The time for which rows are kept, in milliseconds.
 pub(crate) const KEPT_MS: u64 = 14 * 24 * 3_600_000;
-/// The maximum number of changes of circuits; the oldest are deleted.
-const CHANGES_MAX: u64 = 100_000;
 /// The maximum number of rows that one statement deletes: more than a minute can bring.
 const ROWS_PER_STEP: u64 = 2_000;
 const INSERT_CHANGE: &str = "INSERT INTO circuit_change (at_ms, provider, model, is_open, result, status) \
@@ -102,6 +108,7 @@ const DELETE_EXCESS_CHANGES: &str = "DELETE FROM circuit_change WHERE id IN \
 mod tests {
     use super::super::telemetry::TelemetryDb;
     use super::*;
+    use crate::common::bounds::tests::passes;
 
     fn change(at_ms: u64, model: Option<&str>) -> CircuitChange {
         CircuitChange {
@@ -129,6 +136,18 @@ mod tests {
         assert_eq!(changes(&of(None, None), 9), [change(2, Some("m")), change(1, None)]);
         assert_eq!(changes(&of(Some("p"), Some("n")), 9), [change(1, None)], "it concerns all models");
         assert_eq!(changes(&of(None, None), 1), [change(2, Some("m"))]);
+    }
+
+    #[test]
+    fn changes_beyond_the_maximum_are_deleted_although_they_are_young() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut db = TelemetryDb::open(dir.path()).unwrap();
+        db.keep_changes(&[change(1, None), change(2, None)]).unwrap();
+        let last = "UPDATE circuit_change SET id = :id WHERE id = 2";
+        assert_eq!(db.db().execute(last, [STORED_CHANGES.max() + 1]).unwrap(), 1);
+        passes(&STORED_CHANGES, || db.prune(3).unwrap());
+        let all = TargetFilter::default();
+        assert_eq!(db.circuit_changes(&(0..9), &all, 9).unwrap(), [change(2, None)]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::common::bounds::ENDED_SESSIONS;
 use crate::db::engine::{Db, DbResult, Row, named_params};
 
 /// The end of one session, or of all sessions that a holder has begun.
@@ -50,7 +51,7 @@ pub(crate) fn all(db: &Db, now_ms: u64) -> DbResult<Vec<SessionEnd>> {
     db.rows(ALL, named_params! {":now": now_ms}, of)
 }
 
-/// Stores an end, and returns the ends that it amounts to. If a holder has ended more than [`ENDED_MAX`] sessions one by
+/// Stores an end, and returns the ends that it amounts to. If a holder has ended more than [`ENDED_SESSIONS`] sessions one by
 /// one, the oldest of them and all sessions of the holder that began before it are ended together.
 pub(crate) fn put(db: &Db, end: &SessionEnd) -> DbResult<Vec<SessionEnd>> {
     store(db, end)?;
@@ -83,7 +84,8 @@ fn store(db: &Db, end: &SessionEnd) -> DbResult<()> {
 fn excess(db: &Db, holder: &str) -> DbResult<Option<u64>> {
     let read = |row: Row<'_>| Ok((row.get::<u64>("ends")?, row.get::<Option<u64>>("oldest")?));
     let (ends, oldest) = db.row(COUNT_SINGLE, named_params! {":holder": holder}, read)?;
-    Ok(oldest.filter(|_| ends > ENDED_MAX))
+    let ends = usize::try_from(ends).unwrap_or(usize::MAX);
+    Ok(oldest.filter(|_| ENDED_SESSIONS.excess(ends) > 0))
 }
 
 fn of(row: Row<'_>) -> DbResult<SessionEnd> {
@@ -98,8 +100,6 @@ fn of(row: Row<'_>) -> DbResult<SessionEnd> {
 /// The maximum lifetime of a session since the sign-in.
 pub(crate) const SESSION_LIFE_MAX: Duration = Duration::from_hours(12);
 const SESSION_MS_MAX: u64 = 12 * super::HOUR_MS;
-/// The most sessions of a holder that are ended one by one.
-pub(crate) const ENDED_MAX: u64 = 256;
 
 const ALL: &str = "SELECT holder, session, began_ms, until_ms FROM ended_sessions WHERE until_ms > :now ORDER BY holder, session";
 const PUT: &str = "INSERT INTO ended_sessions (holder, session, began_ms, until_ms) \
@@ -118,6 +118,7 @@ const FORGET: &str = "DELETE FROM ended_sessions WHERE (holder, session) IN \
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::common::bounds::tests::passes;
     use crate::db::sqlite_state::migrate::migrate;
 
     fn db() -> Db {
@@ -158,14 +159,14 @@ mod tests {
     fn a_holder_with_too_many_ends_loses_the_sessions_before_the_oldest_of_them() {
         let db = db();
         put(&db, &end("other", "one", 0)).unwrap();
-        for n in 0..ENDED_MAX {
+        for n in 0..ENDED_SESSIONS.max() as u64 {
             assert_eq!(put(&db, &end("a", &format!("{n}"), 10 + n)).unwrap().len(), 1);
         }
-        let ends = put(&db, &end("a", "last", 5)).unwrap();
+        let ends = passes(&ENDED_SESSIONS, || put(&db, &end("a", "last", 5)).unwrap());
         assert_eq!(ends, [end("a", "last", 5), end("a", "", 5)]);
         let ends = put(&db, &end("a", "more", 999)).unwrap();
         assert_eq!(ends[1], end("a", "", 10), "the oldest of those that are left");
         let rows = all(&db, 0).unwrap();
-        assert_eq!(rows.len() as u64, ENDED_MAX + 2, "one row for all, and the other holder's");
+        assert_eq!(rows.len(), ENDED_SESSIONS.max() + 2, "one row for all, and the other holder's");
     }
 }

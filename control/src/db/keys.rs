@@ -10,6 +10,7 @@ use shared::tags;
 
 use super::HOUR_MS;
 use super::{allowlist, key_use};
+use crate::common::bounds::EXPIRING_KEYS;
 use crate::common::vault::SealPlace;
 use crate::db::engine::{Db, DbResult, FromValue, Mismatch, Row, Statement, Value, named_params};
 
@@ -175,10 +176,13 @@ pub(crate) fn find(db: &Db, id: &str, now_ms: u64) -> DbResult<Option<StoredKey>
     db.optional_row(FIND, [id], |row| StoredKey::of(row, now_ms))
 }
 
-/// Returns id, name and expiry of up to [`EXPIRING_MAX`] active keys that expire after `now_ms`, up to `until_ms`.
+/// Returns id, name and expiry of up to [`EXPIRING_KEYS`] active keys that expire after `now_ms`, up to `until_ms`.
 pub(crate) fn expiring(db: &Db, now_ms: u64, until_ms: u64) -> DbResult<Vec<(String, String, u64)>> {
-    let values = named_params! {":now": now_ms, ":until": until_ms, ":rows": EXPIRING_MAX};
-    db.rows(EXPIRING, values, |row| Ok((row.get("id")?, row.get("name")?, row.get("expires_at_ms")?)))
+    let values = named_params! {":now": now_ms, ":until": until_ms, ":rows": EXPIRING_KEYS.max() + 1};
+    let mut found =
+        db.rows(EXPIRING, values, |row| Ok((row.get("id")?, row.get("name")?, row.get("expires_at_ms")?)))?;
+    EXPIRING_KEYS.cut(&mut found);
+    Ok(found)
 }
 
 /// Returns the sealed copy of a key, if one is kept.
@@ -410,7 +414,6 @@ fn tags_text(tags: &BTreeMap<String, String>) -> Option<Box<str>> {
     tags::text(tags.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect())
 }
 
-const EXPIRING_MAX: i64 = 500;
 const EXPIRING: &str = "SELECT id, name, expires_at_ms FROM keys WHERE state = 'active' AND expires_at_ms > :now \
      AND expires_at_ms <= :until ORDER BY expires_at_ms LIMIT :rows";
 const PAGE: &str = "SELECT id, name, project, acts_as, prefix, state, expires_at_ms, models, endpoints, routes, tags, \
@@ -465,3 +468,38 @@ const OPENINGS_OF_HUMAN: &str = "SELECT keys.id, hash, project, acts_as, expires
      state = 'active' AND (expires_at_ms IS NULL OR expires_at_ms > :now) \
      AND coalesce(principals.disabled, 0) = 0 AS is_open \
      FROM keys LEFT JOIN principals ON principals.id = acts_as WHERE acts_as = :owner ORDER BY keys.id LIMIT :rows";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::bounds::tests::passes;
+    use crate::db::sqlite_state::migrate::migrate;
+
+    #[test]
+    fn expiring_keys_beyond_the_maximum_are_left_out_and_counted() {
+        let mut db = Db::in_memory().unwrap();
+        migrate(&mut db).unwrap();
+        db.execute(
+            "INSERT INTO projects (id, name, disabled, version, created_at_ms, updated_at_ms) \
+             VALUES ('blue', 'blue', 0, 1, 1, 1)",
+            (),
+        )
+        .unwrap();
+        db.execute(
+            "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < :count) INSERT INTO keys (id, \
+             name, project, hash, prefix, state, expires_at_ms, family, version, created_at_ms, updated_at_ms) \
+             SELECT printf('k%06d', i), 'k', 'blue', CAST(printf('%032d', i) AS BLOB), '', 'active', 1000 + i, \
+             'k' || i, 1, 1, 1 FROM n",
+            [EXPIRING_KEYS.max()],
+        )
+        .unwrap();
+        let found = passes(&EXPIRING_KEYS, || expiring(&db, 999, 9_999).unwrap());
+        assert_eq!(
+            (found.len(), found[0].0.as_str()),
+            (EXPIRING_KEYS.max(), "k000000"),
+            "the first to expire"
+        );
+        let fewer = expiring(&db, 1_000, 9_999).unwrap();
+        assert_eq!((fewer.len(), fewer[0].0.as_str()), (EXPIRING_KEYS.max(), "k000001"));
+    }
+}

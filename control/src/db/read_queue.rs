@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::common::bounds::QUESTIONS_WAITING;
 use crate::db::engine::Db;
 
 /// A query, to be run on a reader's connection.
@@ -65,10 +66,12 @@ impl ReadQueue {
         let at = state.askers.iter().position(|asker| asker.human == human);
         let own = at.and_then(|at| state.askers.get(at)).map_or(0, |asker| asker.questions.len());
         if human.is_some() && own >= WAITING_OF_HUMAN_MAX {
+            QUESTIONS_WAITING.reach();
             return Err(Full::OfHuman);
         }
         let is_full_of_humans = human.is_some() && state.waiting_of_humans >= WAITING_OF_HUMANS_MAX;
-        if state.waiting >= WAITING_MAX || is_full_of_humans {
+        if state.waiting >= QUESTIONS_WAITING.max() || is_full_of_humans {
+            QUESTIONS_WAITING.reach();
             return Err(Full::OfAll);
         }
         state.waiting += 1;
@@ -137,7 +140,6 @@ impl Drop for Turn<'_> {
 /// The number of reader threads. One of them is never busy with a question of a human.
 pub(super) const THREADS: usize = 3;
 const RUNNING_OF_HUMANS_MAX: usize = THREADS - 1;
-pub(super) const WAITING_MAX: usize = 64;
 const WAITING_OF_HUMANS_MAX: usize = 48;
 /// The text of `QueryError::BusyForHuman` contains it.
 const WAITING_OF_HUMAN_MAX: usize = 16;
@@ -147,6 +149,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+    use crate::common::bounds::tests::passes;
 
     fn named(name: &str) -> Option<Arc<str>> {
         Some(name.into())
@@ -201,7 +204,7 @@ mod tests {
             Err(Full::OfAll),
             "humans have {WAITING_OF_HUMANS_MAX} places together"
         );
-        (WAITING_OF_HUMANS_MAX..WAITING_MAX).for_each(|_| push(None).unwrap());
-        assert_eq!(push(None), Err(Full::OfAll));
+        (WAITING_OF_HUMANS_MAX..QUESTIONS_WAITING.max()).for_each(|_| push(None).unwrap());
+        assert_eq!(passes(&QUESTIONS_WAITING, || push(None)), Err(Full::OfAll));
     }
 }

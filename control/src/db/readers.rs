@@ -120,8 +120,8 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 mod tests {
     use crossbeam_channel::bounded;
 
-    use super::super::read_queue::WAITING_MAX;
     use super::*;
+    use crate::common::bounds::QUESTIONS_WAITING;
 
     const COUNT: &str =
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
@@ -154,7 +154,7 @@ mod tests {
             readers.questions.0.push(None, Box::new(hold)).unwrap();
         }
         (0..THREADS).for_each(|_| starts.recv().unwrap());
-        (0..WAITING_MAX).for_each(|_| readers.questions.0.push(None, Box::new(|_| ())).unwrap());
+        (0..QUESTIONS_WAITING.max()).for_each(|_| readers.questions.0.push(None, Box::new(|_| ())).unwrap());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let refused = runtime.block_on(readers.ask(|_| Ok(())));
         assert!(matches!(refused, Err(QueryError::Busy)), "{refused:?}");

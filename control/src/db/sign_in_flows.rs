@@ -1,6 +1,7 @@
 //! The table `sign_in_flows`: sign-ins at the vendors of provider instances that have begun, at most one for each instance,
 //! and how the last one failed. Whoever deletes the row of a flow may complete it, so it is completed once.
 
+use crate::common::bounds::SIGN_INS;
 use crate::db::engine::{Db, DbResult, Row, named_params};
 
 /// A sign-in that has begun, or that failed.
@@ -29,7 +30,7 @@ pub(crate) fn find(db: &Db, id: &str) -> DbResult<Option<SignInFlowRow>> {
     db.optional_row(FIND, named_params! {":id": id}, of)
 }
 
-/// Stores a flow in place of an earlier one of its provider instance. If there are more than [`FLOWS_MAX`] rows then, the
+/// Stores a flow in place of an earlier one of its provider instance. If there are more than [`SIGN_INS`] rows then, the
 /// one that ends first gives way.
 pub(crate) fn begin(db: &Db, row: &SignInFlowRow) -> DbResult<()> {
     let SignInFlowRow { provider, id, flow, ends_at_ms, failure: _ } = row;
@@ -64,8 +65,9 @@ pub(crate) fn forget(db: &Db, before_ms: u64, rows_max: u32) -> DbResult<usize> 
 /// Deletes the rows of other provider instances that end first, as long as there are too many.
 fn make_room(db: &Db, provider: &str) -> DbResult<()> {
     let count: u64 = db.row(COUNT, (), |row| row.get("flows"))?;
-    let excess = count.saturating_sub(FLOWS_MAX);
+    let excess = SIGN_INS.excess(usize::try_from(count).unwrap_or(usize::MAX));
     if excess > 0 {
+        let excess = u64::try_from(excess).unwrap_or(u64::MAX);
         db.execute(MAKE_ROOM, named_params! {":provider": provider, ":excess": excess})?;
     }
     Ok(())
@@ -81,8 +83,6 @@ fn of(row: Row<'_>) -> DbResult<SignInFlowRow> {
     })
 }
 
-/// The most sign-ins that have begun or failed.
-pub(crate) const FLOWS_MAX: u64 = 64;
 /// The time for which a failure is shown.
 pub(crate) const FAILURE_KEPT_MS: u64 = 24 * super::HOUR_MS;
 
@@ -107,6 +107,7 @@ const FORGET: &str = "DELETE FROM sign_in_flows WHERE provider IN \
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::common::bounds::tests::passes;
     use crate::db::sqlite_state::migrate::migrate;
 
     fn db() -> Db {
@@ -150,12 +151,12 @@ mod tests {
     #[test]
     fn the_flow_that_ends_first_gives_way_and_old_rows_are_deleted() {
         let db = db();
-        for n in 0..=FLOWS_MAX {
-            begin(&db, &flow(&format!("p{n}"), &format!("{n}"), 100 - n)).unwrap();
-        }
-        assert_eq!(all(&db).unwrap().len() as u64, FLOWS_MAX);
-        assert_eq!(find(&db, &(FLOWS_MAX - 1).to_string()).unwrap(), None);
-        assert!(find(&db, &FLOWS_MAX.to_string()).unwrap().is_some(), "the new one stays");
+        let most = SIGN_INS.max() as u64;
+        let begin = |n: u64| begin(&db, &flow(&format!("p{n}"), &format!("{n}"), 100 - n)).unwrap();
+        passes(&SIGN_INS, || (0..=most).for_each(begin));
+        assert_eq!(all(&db).unwrap().len(), SIGN_INS.max());
+        assert_eq!(find(&db, &(most - 1).to_string()).unwrap(), None);
+        assert!(find(&db, &most.to_string()).unwrap().is_some(), "the new one stays");
         assert_eq!(forget(&db, 50, 3).unwrap(), 3);
         assert_eq!(forget(&db, 50, 99).unwrap(), 10);
     }

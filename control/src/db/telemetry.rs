@@ -9,6 +9,7 @@ use super::circuit_changes::{self, CircuitChange, TargetFilter};
 use super::engine::sqlite::connect::Access;
 use super::sqlite_state::migrate;
 use super::sqlite_state::open::remove;
+use crate::common::bounds;
 use crate::common::private_file;
 use crate::db::engine::{Db, DbErrorKind, DbResult};
 
@@ -32,8 +33,6 @@ pub(crate) struct CapturedRow<'a> {
 pub(crate) const TELEMETRY: &str = "telemetry.db";
 /// The time for which captured exchanges are kept, in milliseconds.
 pub(crate) const CAPTURED_MS_MAX: u64 = 24 * 3_600 * 1_000;
-/// The maximum size of all captured exchanges in bytes; the oldest are deleted.
-const CAPTURED_BYTES_MAX: u64 = 256 << 20;
 
 impl TelemetryDb {
     /// Opens the database in `dir`. One that cannot be used is deleted and created again.
@@ -100,7 +99,8 @@ impl TelemetryDb {
         let mut total = self.captured_bytes.saturating_add(bytes);
         let tx = self.db.transaction()?;
         tx.execute(INSERT, (row.request_id, row.at_ms, bytes, row.sealed))?;
-        while total > CAPTURED_BYTES_MAX {
+        while total > captured_bytes_max() {
+            bounds::CAPTURED_BYTES.reach();
             let deleted: Option<u64> = tx.optional_row(DELETE_OLDEST, (), |row| row.get(0))?;
             total = deleted.map_or(0, |bytes| total.saturating_sub(bytes));
         }
@@ -154,12 +154,25 @@ const DELETE_EXPIRED: &str = "DELETE FROM captured WHERE at_ms < :before";
 const FIND: &str = "SELECT exchange FROM captured WHERE request_id = :request_id ORDER BY id DESC LIMIT 1";
 const CAPTURED_BYTES: &str = "SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM captured";
 
+/// Returns the maximum size of all captured exchanges in bytes.
+fn captured_bytes_max() -> u64 {
+    u64::try_from(bounds::CAPTURED_BYTES.max()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+impl TelemetryDb {
+    pub(super) fn db(&self) -> &Db {
+        &self.db
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+    use crate::common::bounds::tests::passes;
 
     fn row<'a>(request_id: &'a str, at_ms: u64, sealed: &'a [u8]) -> CapturedRow<'a> {
         CapturedRow { request_id, at_ms, sealed }
@@ -216,8 +229,8 @@ mod tests {
             db.keep(&row(id, at_ms, b"12345678")).unwrap();
         }
         assert_eq!(db.captured_bytes, 24);
-        db.captured_bytes = CAPTURED_BYTES_MAX - 1;
-        db.keep(&row("d", 4_000, b"12345678")).unwrap();
+        db.captured_bytes = captured_bytes_max() - 1;
+        passes(&bounds::CAPTURED_BYTES, || db.keep(&row("d", 4_000, b"12345678")).unwrap());
         let found = |db: &TelemetryDb| ["a", "b", "c", "d"].map(|id| db.find(id).unwrap().is_some());
         assert_eq!(found(&db), [false, true, true, true], "one byte too many");
         db.prune(2_001 + CAPTURED_MS_MAX).unwrap();

@@ -11,6 +11,7 @@ use http::request::Parts as Head;
 use http::{HeaderValue, Method, Request, Response};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use shared::bound::Bound;
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, BoxFuture, Handler, KeyHolder, MetricsReader};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -20,6 +21,9 @@ use crate::admin::gate::{Gate, is_session_cookie};
 use crate::admin::refusals::{Refusals, RefusedRequest};
 use crate::admin::shares::{CallerShare, CallerShares, ShareBound};
 use crate::admin::{self, ApiError, FoundRoute, RequestId, SlotKind};
+use crate::common::bounds::{
+    ADMIN_BODIES, ADMIN_REQUESTS, ADMIN_RUNS, KEY_HOLDERS, PUBLIC_REQUESTS, SCRAPES,
+};
 use crate::db::readers::WeakReaders;
 
 /// The handle through which requests reach the control thread.
@@ -111,8 +115,12 @@ impl Entrance {
         readers: WeakReaders,
         refusals: Refusals,
     ) -> (Self, mpsc::Receiver<AdmittedRequest>) {
-        let (admitted, queue) =
-            mpsc::channel(CALLERS.all + PUBLIC_MAX + KEY_HOLDERS_MAX + SCRAPES_MAX + RUNS.all);
+        let (admitted, queue) = mpsc::channel(
+            [&ADMIN_REQUESTS, &PUBLIC_REQUESTS, &KEY_HOLDERS, &SCRAPES, &ADMIN_RUNS]
+                .map(Bound::max)
+                .iter()
+                .sum(),
+        );
         (Self { admitted, gate, readers, refusals, slots: Slots::new() }, queue)
     }
 
@@ -123,13 +131,18 @@ impl Entrance {
             let request = admin::Request::public(parts);
             let slot = Arc::clone(&self.slots.key_holders).acquire_owned();
             let slot = tokio::time::timeout(SLOT_TIME_MAX, slot).await.ok().and_then(Result::ok);
-            return self.send(request, slot.ok_or_else(|| refusal(NO_SLOT).retry_after(1))?).await;
+            let slot = slot.ok_or_else(|| {
+                KEY_HOLDERS.reach();
+                refusal(NO_SLOT).retry_after(1)
+            })?;
+            return self.send(request, slot).await;
         }
         if parts.extensions.get::<MetricsReader>().is_some() {
-            return self.send_if_free(admin::Request::public(parts), &self.slots.scrapes).await;
+            return self.send_if_free(admin::Request::public(parts), (&self.slots.scrapes, &SCRAPES)).await;
         }
         if !admin::asks_who(parts.uri.path()) {
-            return self.send_if_free(admin::Request::public(parts), &self.slots.public).await;
+            let free = (&self.slots.public, &PUBLIC_REQUESTS);
+            return self.send_if_free(admin::Request::public(parts), free).await;
         }
         if admin::reads_session(&parts) && self.gate.is_signed_out(&parts) {
             return admin::signed_out(&self.gate, &parts);
@@ -193,9 +206,12 @@ impl Entrance {
     async fn send_if_free(
         &self,
         request: admin::Request,
-        slots: &Arc<Semaphore>,
+        (slots, bound): (&Arc<Semaphore>, &Bound),
     ) -> Result<Response<Body>, ApiError> {
-        let permit = Arc::clone(slots).try_acquire_owned().map_err(|_| refusal(FULL))?;
+        let permit = Arc::clone(slots).try_acquire_owned().map_err(|_| {
+            bound.reach();
+            refusal(FULL)
+        })?;
         self.send(request, permit).await
     }
 
@@ -224,9 +240,9 @@ impl Slots {
         let slots = |most| Arc::new(Semaphore::new(most));
         Self {
             callers: CallerShares::new(CALLERS),
-            public: slots(PUBLIC_MAX),
-            key_holders: slots(KEY_HOLDERS_MAX),
-            scrapes: slots(SCRAPES_MAX),
+            public: slots(PUBLIC_REQUESTS.max()),
+            key_holders: slots(KEY_HOLDERS.max()),
+            scrapes: slots(SCRAPES.max()),
             runs: CallerShares::new(RUNS),
             bodies: CallerShares::new(BODIES),
         }
@@ -262,20 +278,16 @@ pub(crate) fn refusal((kind, message): (ErrorKind, &'static str)) -> ApiError {
 /// Concurrent requests of authenticated callers inside the control plane.
 const CALLERS: ShareBound = ShareBound {
     what: "requests to the admin API",
-    all: 96,
+    bound: &ADMIN_REQUESTS,
     humans: 48,
     human: 16,
     administrator: 64,
     retry_after: 1,
 };
-const PUBLIC_MAX: usize = 32;
-/// Requests of key holders run one at a time, so that they do not keep administrators from the database.
-const KEY_HOLDERS_MAX: usize = 1;
-const SCRAPES_MAX: usize = 4;
 const SLOT_TIME_MAX: Duration = Duration::from_secs(5);
 const RUNS: ShareBound = ShareBound {
     what: "runs without an answer",
-    all: 16,
+    bound: &ADMIN_RUNS,
     humans: 12,
     human: 4,
     administrator: 12,
@@ -283,7 +295,7 @@ const RUNS: ShareBound = ShareBound {
 };
 const BODIES: ShareBound = ShareBound {
     what: "requests with unfinished bodies",
-    all: 96,
+    bound: &ADMIN_BODIES,
     humans: 48,
     human: 16,
     administrator: 64,
@@ -304,8 +316,17 @@ mod tests {
     use super::*;
     use crate::admin::gate::Sessions;
     use crate::admin::gate::identity::IdentityBoundary;
+    use crate::admin::shares::tests::fill;
+    use crate::common::bounds::tests::passes;
     use crate::common::vault::VaultKeys;
     use crate::routing::publish::EndedSessions;
+
+    #[test]
+    fn the_places_of_all_callers_are_counted_when_they_are_taken() {
+        passes(&ADMIN_REQUESTS, || fill(CALLERS));
+        passes(&ADMIN_RUNS, || fill(RUNS));
+        passes(&ADMIN_BODIES, || fill(BODIES));
+    }
 
     #[test]
     fn an_admin_request_over_the_limit_is_rejected_at_once() {
@@ -323,8 +344,10 @@ mod tests {
         let mut waiting = entrance.handle(request(), peer);
         assert!(waiting.as_mut().poll(&mut context).is_pending());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let before = PUBLIC_REQUESTS.count();
         let refused = runtime.block_on(entrance.handle(request(), peer));
         assert_eq!(refused.status(), 503);
+        assert!(PUBLIC_REQUESTS.count() > before);
         let first = admitted.try_recv().unwrap();
         let _ = first.reply.send(Response::new(shared::port::full("answer")));
         assert_eq!(runtime.block_on(waiting).status(), 200);

@@ -38,6 +38,7 @@ pub(crate) fn start(app: &Arc<App>, alarm: &Alarm) -> Vec<JoinHandle<()>> {
         spawn_vital(alarm, "the sync of catalogs", catalog_sync(app).run()),
         spawn_vital(alarm, "the file of prices", price_file(app).run()),
         spawn_vital(alarm, "the file of affinity", affinity(app)),
+        spawn_vital(alarm, "the log of reached bounds", app.bounds.clone().log()),
         spawn_vital(alarm, "the end of recordings", async move { recorded.recordings.run().await }),
     ];
     let optional = [
@@ -123,6 +124,7 @@ fn exporter(app: &App) -> Exporter {
         settings: app.config.otlp.clone(),
         queue: app.traces.clone(),
         metrics: Arc::clone(&app.metrics),
+        bounds: app.bounds.clone(),
         snapshot: app.snapshot.clone(),
         http: Arc::clone(&app.http),
         status: Arc::clone(&app.otlp),

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use shared::activity::Activity;
 use shared::adaptation::AdaptationTable;
 use shared::alarm::Alarm;
+use shared::bound::Bound;
 use shared::build::BuildIdentity;
 use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
@@ -33,6 +34,7 @@ use crate::admin::usage::export::Exports;
 use crate::admin::{self, App, RequestId};
 use crate::common::actor::Actor;
 use crate::common::background::Jobs;
+use crate::common::bounds::Bounds;
 use crate::common::credential::AccessTokens;
 use crate::common::credential::oauth::RefreshSchedule;
 use crate::common::vault::VaultKeys;
@@ -90,6 +92,8 @@ pub struct Params {
     pub exchanges: Arc<dyn Exchanges>,
     /// The adaptations of the data plane.
     pub adaptations: Vec<AdaptationTable>,
+    /// The bounds of the data plane.
+    pub bounds: &'static [&'static Bound],
     /// The activity of the data plane.
     pub activity: Arc<Activity>,
     /// The file that keeps the data plane's tables of affinity.
@@ -140,6 +144,12 @@ struct OutgoingWork {
     refreshes: RefreshSchedule,
 }
 
+impl OutgoingWork {
+    fn of(publisher: &Publisher) -> Self {
+        Self { otlp: Arc::default(), refreshes: publisher.refreshes() }
+    }
+}
+
 /// Publishes the first snapshot and starts the threads.
 pub fn start(params: Params) -> io::Result<Control> {
     let Parts { lock, files, mut meter, counters, journal, keys, telemetry, origins } =
@@ -162,14 +172,15 @@ pub fn start(params: Params) -> io::Result<Control> {
     let publisher = first_snapshot(publisher, &mut meter).map_err(io::Error::other)?;
     let (readers, threads) = start_readers(&files, (origins, keeper), &params.alarm)?;
     let (view, sign_ins, ended) = (publisher.view(), publisher.sign_ins(), publisher.ended_sessions());
-    let outgoing = OutgoingWork { otlp: Arc::default(), refreshes: publisher.refreshes() };
-    let (recent, metrics) = (Arc::clone(meter.recent()), Arc::clone(meter.metrics()));
-    let answers = Arc::clone(meter.answers());
+    let outgoing = OutgoingWork::of(&publisher);
+    let (recent, metrics, answers) = (meter.recent(), meter.metrics(), meter.answers());
+    let (recent, metrics, answers) = (Arc::clone(recent), Arc::clone(metrics), Arc::clone(answers));
     let state = WriterState { meter, publisher, keys: Arc::clone(&keys), retention };
     let writer = start_writer(state, &catalog, &params.alarm)?;
     let reloader = reloader(params.config, writer.handle());
     let observer = Arc::new(Observer::new(&params.reader, &readers, (&journal, recent), params.activity));
     let app = App {
+        bounds: Bounds::with(params.bounds),
         gate: gate(&config, &keys, ended, params.reader.clone()),
         snapshot: params.reader,
         readers,

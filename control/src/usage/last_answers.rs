@@ -9,6 +9,7 @@ use records::block::BlockNames;
 
 use super::metrics::OTHER;
 use super::target_groups::{GroupFigures, TargetGroup};
+use crate::common::bounds::LAST_ANSWERS;
 
 /// A provider and a model.
 type Target = (Box<str>, Box<str>);
@@ -49,7 +50,7 @@ impl LastAnswers {
             *last_ms = at_ms.max(*last_ms);
             return;
         }
-        if known.len() >= TARGETS_KEPT {
+        if LAST_ANSWERS.is_full(known.len()) {
             let oldest = known.iter().min_by_key(|(_, last_ms)| **last_ms);
             match oldest.map(|(target, last_ms)| (target.clone(), *last_ms)) {
                 Some((oldest, last_ms)) if last_ms < at_ms => known.remove(&oldest),
@@ -77,12 +78,10 @@ impl LastAnswers {
     }
 }
 
-/// The maximum number of targets whose last answer is kept.
-const TARGETS_KEPT: usize = 4_096;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::common::bounds::tests::passes;
 
     #[test]
     fn the_latest_answer_counts_whatever_the_order() {
@@ -108,15 +107,15 @@ mod tests {
     fn beyond_the_maximum_the_target_that_answered_longest_ago_makes_room() {
         let answers = LastAnswers::default();
         let name = |n: u64| format!("m{n}");
-        let kept = u64::try_from(TARGETS_KEPT).unwrap();
+        let kept = u64::try_from(LAST_ANSWERS.max()).unwrap();
         (1..=kept).for_each(|n| answers.note(("p", &name(n)), n + 10));
-        answers.note(("p", "earlier"), 3);
+        passes(&LAST_ANSWERS, || answers.note(("p", "earlier"), 3));
         assert_eq!(answers.of_model("p", "earlier"), None);
         answers.note(("p", "later"), kept + 100);
         assert_eq!(
             (answers.of_model("p", "later"), answers.of_model("p", &name(1))),
             (Some(kept + 100), None)
         );
-        assert_eq!((answers.of_model("p", &name(2)), answers.lock().len()), (Some(12), TARGETS_KEPT));
+        assert_eq!((answers.of_model("p", &name(2)), answers.lock().len()), (Some(12), LAST_ANSWERS.max()));
     }
 }

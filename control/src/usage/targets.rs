@@ -9,6 +9,7 @@ use super::periods::{
     Grain, PeriodSpan, PeriodTally, Plan, RecordReading, Section, TargetSums, first_period, followed, rows,
 };
 use super::report::only_days_before;
+use crate::common::bounds::TELEMETRY_COUNTED;
 use crate::db::circuit_changes::TargetFilter;
 use crate::db::engine::{Db, DbResult};
 
@@ -113,7 +114,7 @@ impl TargetFigures {
         let start_ms = question.time_ms.start.saturating_add(step.saturating_mul(question.step_ms));
         self.points.entry(start_ms).or_default().merge(sums);
         let mut target = (target.0.to_owned(), target.1.to_owned());
-        if self.targets.len() >= TARGETS_MAX && !self.targets.contains_key(&target) {
+        if !self.targets.contains_key(&target) && TELEMETRY_COUNTED.is_full(self.targets.len()) {
             target = (OTHER.to_owned(), OTHER.to_owned());
         }
         let (requests, errors) = self.targets.entry(target).or_default();
@@ -121,6 +122,3 @@ impl TargetFigures {
         *errors = errors.saturating_add(sums.errors.sum());
     }
 }
-
-/// The maximum number of targets that an answer counts; further ones are counted together.
-const TARGETS_MAX: usize = 10_000;

@@ -15,6 +15,7 @@ use shared::alarm::Alarm;
 use tokio::sync::oneshot;
 
 use crate::common::actor::Actor;
+use crate::common::bounds::WRITER_JOBS;
 use crate::common::vault::VaultKeys;
 use crate::db::engine::{Db, DbResult};
 use crate::db::error::QueryError;
@@ -70,7 +71,7 @@ type WriterTask = Box<dyn FnOnce(&mut Db) + Send>;
 impl Writer {
     /// Starts the writer thread.
     pub(crate) fn start(state: WriterState, alarm: &Alarm) -> io::Result<Self> {
-        let (jobs, waiting) = bounded(JOBS_MAX);
+        let (jobs, waiting) = bounded(WRITER_JOBS.max());
         let thread = alarm.spawn("llmgw-writer", move || {
             run(state, &waiting);
             Ok(())
@@ -158,7 +159,10 @@ impl WriterHandle {
 
     fn send(&self, job: WriterJob) -> Result<(), QueryError> {
         self.0.try_send(job).map_err(|error| match error {
-            TrySendError::Full(_) => QueryError::Busy,
+            TrySendError::Full(_) => {
+                WRITER_JOBS.reach();
+                QueryError::Busy
+            }
             TrySendError::Disconnected(_) => QueryError::Stopping,
         })
     }
@@ -302,7 +306,6 @@ fn finish(meter: &mut Meter) {
     meter.end();
 }
 
-const JOBS_MAX: usize = 256;
 /// The time after which waiting changes let usage have its turn.
 const TURN_TIME_MAX: Duration = Duration::from_millis(50);
 /// The maximum number of changes in one commit.
@@ -316,3 +319,18 @@ const FLUSH_ROUNDS_MAX: usize = 64;
 pub(crate) const FLUSH_TIME_MAX: Duration = Duration::from_millis(500);
 /// The maximum time that a stop waits for a failing database.
 const STOP_TIME_MAX: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::bounds::tests::passes;
+
+    #[test]
+    fn jobs_beyond_the_queue_are_refused_and_counted() {
+        let (jobs, _waiting) = bounded(WRITER_JOBS.max());
+        let handle = WriterHandle(jobs);
+        let send = || handle.send(WriterJob::Publish(Touched::ACCESS));
+        (0..WRITER_JOBS.max()).for_each(|_| send().unwrap());
+        assert!(matches!(passes(&WRITER_JOBS, send), Err(QueryError::Busy)));
+    }
+}

@@ -14,6 +14,7 @@ use shared::quota::{Exceeded, Metric, Period, Quota, Reservation};
 use shared::routing::Target;
 
 use super::demand::Demand;
+use crate::bounds::QUOTA_WARNING_BYTES;
 use crate::error::Fault;
 use crate::record::Record;
 
@@ -149,7 +150,7 @@ pub(crate) fn warn(record: &Record, notices: &mut Notices) {
     for quota in record.warnings() {
         let separator = if text.is_empty() { "" } else { "; " };
         let more = format!("{separator}{} is exceeded: {quota}", quota.id);
-        if text.len() + more.len() > WARNING_BYTES_MAX {
+        if QUOTA_WARNING_BYTES.excess(text.len() + more.len()) > 0 {
             break;
         }
         // A model name may contain characters that are invalid in a header.
@@ -206,8 +207,6 @@ fn spoken(ms: u64) -> String {
 
 /// The retry time while requests in progress hold the remaining amount.
 const WHILE_HELD: Duration = Duration::from_secs(1);
-/// The maximum length of a warning in bytes.
-const WARNING_BYTES_MAX: usize = 1_024;
 const X_QUOTA_WARNING: HeaderName = HeaderName::from_static("x-llmgw-quota-warning");
 const REQUESTS: [HeaderName; 3] = [
     HeaderName::from_static("x-ratelimit-limit-requests"),

@@ -21,6 +21,7 @@ use wire::envelope::{self, EnvelopeFamily};
 
 use crate::admit::authenticate::LastKey;
 use crate::admit::labels::LastClient;
+use crate::bounds::WORKER_MESSAGES;
 use crate::caller::Caller;
 use crate::exchange;
 use crate::inbox::{Message, WorkerHandle};
@@ -72,7 +73,10 @@ impl InProcess {
     fn send(&self, message: Message) -> Result<(), (ErrorKind, &'static str)> {
         let fewest = self.workers.iter().min_by_key(|worker| worker.live.load(Ordering::Relaxed));
         let inbox = fewest.and_then(|worker| worker.inbox.upgrade()).ok_or(STOPPING)?;
-        inbox.try_send(message).map_err(|_| BUSY)
+        inbox.try_send(message).map_err(|_| {
+            WORKER_MESSAGES.reach();
+            BUSY
+        })
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::stream::Relay;
+use crate::bounds::LATE_USAGE;
 
 /// Queue of one worker's relays for the task that reads them without a client.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub(crate) struct LateUsageQueue {
 
 impl Default for LateUsageQueue {
     fn default() -> Self {
-        let (sender, receiver) = mpsc::channel(RELAYS_MAX);
+        let (sender, receiver) = mpsc::channel(LATE_USAGE.max());
         Self { sender, receiver: RefCell::new(Some(receiver)) }
     }
 }
@@ -29,7 +30,9 @@ impl Default for LateUsageQueue {
 impl LateUsageQueue {
     /// Queues `relay`. If the queue is full, the relay is dropped and recorded with the usage reported so far.
     pub(super) fn take(&self, relay: Box<Relay>) {
-        drop(self.sender.try_send(relay));
+        if self.sender.try_send(relay).is_err() {
+            LATE_USAGE.reach();
+        }
     }
 
     /// Reads queued relays for up to `grace` each, until the worker ends. The remaining ones are then recorded with the
@@ -39,7 +42,7 @@ impl LateUsageQueue {
         let mut running = JoinSet::new();
         loop {
             tokio::select! {
-                relay = inbox.recv(), if running.len() < RELAYS_MAX => match relay {
+                relay = inbox.recv(), if running.len() < LATE_USAGE.max() => match relay {
                     Some(relay) => drop(running.spawn_local(read_on(relay, Instant::now() + grace))),
                     None => return,
                 },
@@ -65,7 +68,5 @@ async fn read_on(mut relay: Box<Relay>, end: Instant) {
     }
 }
 
-/// Maximum number of a worker's answers read concurrently, and also of those queued.
-const RELAYS_MAX: usize = 256;
 /// Maximum bytes read per answer.
 const BYTES_MAX: usize = 256 << 10;

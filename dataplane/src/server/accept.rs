@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::connections::{self, Connections};
 use super::service::Connect;
+use crate::bounds::{CONNECTIONS, WORKER_MESSAGES};
 
 /// A worker's message queue and its number of connections.
 pub(crate) struct WorkerHandle<M> {
@@ -148,6 +149,7 @@ fn dispatch<M: From<Accepted>>(
     let fewest = workers.iter().enumerate().min_by_key(|(_, worker)| worker.live.load(Ordering::Relaxed));
     let Some((index, worker)) = fewest else { return };
     let Some(permit) = ConnectionPermit::take(own.connections(), &worker.live) else {
+        CONNECTIONS.reach();
         // A TLS client could not read an answer in clear text.
         if own.connections().settings.tls.is_none() {
             tokio::task::spawn_local(refuse(tcp));
@@ -158,7 +160,9 @@ fn dispatch<M: From<Accepted>>(
         spawn(own.clone(), tcp, peer, permit);
     } else if let Ok(tcp) = tcp.into_std() {
         // If the worker's queue is full, the connection is closed.
-        worker.inbox.try_send(M::from(Accepted { tcp, peer, permit })).ok();
+        if worker.inbox.try_send(M::from(Accepted { tcp, peer, permit })).is_err() {
+            WORKER_MESSAGES.reach();
+        }
     }
 }
 
@@ -226,7 +230,7 @@ mod tests {
         let fixture = Fixture::start(Vec::new());
         let process = Arc::clone(&fixture.dataplane.process);
         let worker = Rc::new(Worker::new(process, Arc::default(), usage_log()));
-        let (inbox, mut other) = mpsc::channel::<Message>(16);
+        let (inbox, mut other) = mpsc::channel::<Message>(5);
         let workers = [mpsc::channel(16).0, inbox].map(|inbox| WorkerHandle { inbox, live: Arc::default() });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -239,6 +243,13 @@ mod tests {
                     dispatch(&worker, &workers, tcp, peer);
                 }
                 assert_eq!(workers.each_ref().map(|worker| worker.live.load(Ordering::Relaxed)), [5, 5]);
+                let before = WORKER_MESSAGES.count();
+                for _ in 0..2 {
+                    clients.push(TcpStream::connect(address).await.unwrap());
+                    let (tcp, peer) = listener.accept().await.unwrap();
+                    dispatch(&worker, &workers, tcp, peer);
+                }
+                assert!(WORKER_MESSAGES.count() > before, "its queue is full");
                 while let Ok(message) = other.try_recv() {
                     drop(message);
                 }

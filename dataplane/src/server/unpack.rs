@@ -15,6 +15,7 @@ use shared::error_kind::ErrorKind;
 use tokio::sync::oneshot;
 
 use super::body::{BodyLimits, HeldBody, too_large};
+use crate::bounds::WAITING_UNPACKS;
 use crate::error::Fault;
 
 /// Content encoding of a request body.
@@ -79,6 +80,7 @@ pub(super) async fn unpack(
     let (sender, unpacked) = oneshot::channel();
     let job = UnpackJob { encoding, packed, plain, limit, sender };
     limits.unpackers.jobs.try_send(job).map_err(|_| {
+        WAITING_UNPACKS.reach();
         Fault::new(ErrorKind::Overloaded, "The gateway is decompressing too many bodies. Try again.")
             .retry_after(RETRY_AFTER)
     })?;
@@ -104,15 +106,13 @@ struct UnpackJob {
 /// Minimum and maximum number of threads; within these bounds there is one per worker.
 const THREADS_MIN: usize = 2;
 const THREADS_MAX: usize = 16;
-/// Maximum number of bodies that wait for a thread.
-const JOBS_MAX: usize = 1_024;
 /// Delay in the `Retry-After` header if the queue is full.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Unpackers {
     /// Starts the threads for this number of workers.
     pub(crate) fn start(workers: usize, alarm: &Alarm) -> io::Result<Self> {
-        let (jobs, inbox) = mpsc::sync_channel(JOBS_MAX);
+        let (jobs, inbox) = mpsc::sync_channel(WAITING_UNPACKS.max());
         let inbox = Arc::new(Mutex::new(inbox));
         for index in 0..workers.clamp(THREADS_MIN, THREADS_MAX) {
             let inbox = Arc::clone(&inbox);

@@ -17,11 +17,10 @@ use tokio::time::{Instant, Sleep};
 
 use super::dial::{DialError, is_local};
 use super::resolve::Resolver;
+use crate::bounds::ADDRESSES;
 
 /// Head start of an address before the next one is tried besides (RFC 8305 section 5).
 const HEAD_START: Duration = Duration::from_millis(250);
-/// Maximum addresses of a name that are tried.
-const ADDRESSES_MAX: usize = 16;
 
 /// Connects to `host`.
 pub(super) async fn connect_tcp(resolver: &Resolver, host: &str, port: u16) -> Result<TcpStream, DialError> {
@@ -59,7 +58,7 @@ type Attempt = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
 
 impl Race {
     fn new(mut addresses: Vec<SocketAddr>) -> Self {
-        addresses.truncate(ADDRESSES_MAX);
+        ADDRESSES.cut(&mut addresses);
         addresses.reverse();
         let last = DialError::Unresolved(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
         Self { left: addresses, running: Vec::new(), last }
@@ -234,8 +233,10 @@ mod tests {
         let good = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = good.local_addr().unwrap().port();
         let behind = |refusing: usize| format!("{}1.test", "2".repeat(refusing));
-        assert!(connect(&behind(ADDRESSES_MAX - 1), port).await.is_ok());
-        assert!(connect(&behind(ADDRESSES_MAX), port).await.is_err());
+        assert!(connect(&behind(ADDRESSES.max() - 1), port).await.is_ok());
+        let before = ADDRESSES.count();
+        assert!(connect(&behind(ADDRESSES.max()), port).await.is_err());
+        assert!(ADDRESSES.count() > before);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use crate::bounds::REPORTED_LIMITS;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use shared::clock::{of_rfc3339, unix_ms};
@@ -40,7 +41,7 @@ fn read(headers: &HeaderMap, now_ms: u64) -> Vec<ReportedLimit> {
         let Some((name, part)) = parts(name.as_str()) else { continue };
         let Ok(value) = value.to_str().map(str::trim) else { continue };
         let place = limits.iter().position(|limit| *limit.name == *name).unwrap_or(limits.len());
-        if place == limits.len() && place < LIMITS_MAX {
+        if place == limits.len() && !REPORTED_LIMITS.is_full(place) {
             limits.push(ReportedLimit { name: name.into(), seen_at_ms: now_ms, ..ReportedLimit::default() });
         }
         let Some(limit) = limits.get_mut(place) else { continue };
@@ -105,8 +106,6 @@ fn after(now_ms: u64, wait: Duration) -> u64 {
     now_ms.saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Maximum number of limits of one answer.
-const LIMITS_MAX: usize = 16;
 /// Maximum bytes of a limit's name.
 const NAME_BYTES_MAX: usize = 64;
 /// The least number that is a Unix time in seconds: 2001.
@@ -117,6 +116,7 @@ const UNIX_MS_MIN: u64 = 1_000_000_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bounds::tests::passes;
 
     /// 2026-11-22T03:00:00Z.
     const NOW_MS: u64 = 1_795_316_400_000;
@@ -216,9 +216,10 @@ mod tests {
 
     #[test]
     fn the_number_and_the_names_of_limits_are_bounded() {
-        let names: Vec<String> = (0..=LIMITS_MAX).map(|n| format!("x-ratelimit-limit-{n}")).collect();
+        let names: Vec<String> =
+            (0..=REPORTED_LIMITS.max()).map(|n| format!("x-ratelimit-limit-{n}")).collect();
         let fields: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();
-        assert_eq!(of(&fields).len(), LIMITS_MAX);
+        assert_eq!(passes(&REPORTED_LIMITS, || of(&fields)).len(), REPORTED_LIMITS.max());
         let long = format!("x-ratelimit-limit-{}", "n".repeat(NAME_BYTES_MAX + 1));
         assert_eq!(of(&[(&long, "1")]), []);
         assert_eq!(of(&[("x-ratelimit-limit-requests", "99999999999999999999")]), []);

@@ -9,6 +9,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::bounds::{LOOK_UP_MESSAGES, LOOK_UPS};
 use shared::alarm::Alarm;
 use tokio::sync::{mpsc, oneshot};
 
@@ -37,10 +38,6 @@ impl fmt::Debug for ResolverMessage {
 
 /// Maximum time that a request waits for a lookup.
 const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum number of concurrent lookups, each of a different host.
-const LOOK_UPS_MAX: usize = 64;
-/// Capacity of the thread's message queue.
-const MESSAGES_MAX: usize = 4_096;
 
 impl Resolver {
     /// Starts the thread.
@@ -50,7 +47,7 @@ impl Resolver {
 
     /// Starts the thread over another resolver than the system's.
     pub(super) fn over(look_up: LookUp, alarm: &Alarm) -> io::Result<Self> {
-        let (sender, inbox) = mpsc::channel(MESSAGES_MAX);
+        let (sender, inbox) = mpsc::channel(LOOK_UP_MESSAGES.max());
         let desk = Lookups { running: HashMap::new(), results: sender.downgrade(), look_up };
         alarm.spawn("names", move || {
             desk.run(inbox);
@@ -62,7 +59,10 @@ impl Resolver {
     /// Returns the addresses of `host`, in the system's order.
     pub(crate) async fn resolve(&self, host: &str) -> io::Result<Arc<[SocketAddr]>> {
         let (sender, found) = oneshot::channel();
-        self.0.try_send(ResolverMessage::LookUp(host.into(), sender)).map_err(|_| too_many())?;
+        self.0.try_send(ResolverMessage::LookUp(host.into(), sender)).map_err(|_| {
+            LOOK_UP_MESSAGES.reach();
+            too_many()
+        })?;
         match tokio::time::timeout(LOOK_UP_TIMEOUT, found).await {
             Ok(Ok(Ok(addresses))) => Ok(addresses),
             Ok(Ok(Err(error))) => Err(io::Error::new(error.kind(), error.to_string())),
@@ -105,7 +105,7 @@ impl Lookups {
             }
             return askers.push(asker);
         }
-        if self.running.len() >= LOOK_UPS_MAX {
+        if LOOK_UPS.is_full(self.running.len()) {
             // Dropping the sender fails the request.
             return;
         }
@@ -177,13 +177,15 @@ mod tests {
             let (resolver, host) = (resolver.clone(), format!("hangs-{index}"));
             hanging.spawn(async move { resolver.resolve(&host).await });
         };
-        (1..LOOK_UPS_MAX).for_each(&mut hang);
+        (1..LOOK_UPS.max()).for_each(&mut hang);
         tokio::task::yield_now().await;
         assert_eq!(resolver.resolve("known").await.unwrap().len(), 1, "there is room for one more");
         assert_eq!(resolver.resolve("unknown").await.unwrap_err().to_string(), "no such name");
         hang(0);
         tokio::task::yield_now().await;
+        let before = LOOK_UPS.count();
         assert_eq!(resolver.resolve("known").await.unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        assert!(LOOK_UPS.count() > before);
         drop(hanging);
     }
 }

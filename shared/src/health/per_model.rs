@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
+use crate::bounds::MODEL_STATES;
 use crate::id::ModelId;
 
 /// The values of one instance's models. Reads take no lock.
@@ -19,9 +20,6 @@ pub(super) struct PerModel<T> {
     /// Held while `entries` is replaced.
     replacing: Mutex<()>,
 }
-
-/// The maximum number of models of one instance that have a value.
-pub(super) const MODELS_MAX: usize = 1_024;
 
 impl<T> Default for PerModel<T> {
     fn default() -> Self {
@@ -44,12 +42,12 @@ impl<T: Default> PerModel<T> {
     /// if there is no room, and returns `None` if that makes none.
     pub(super) fn get_or_new(&self, model_id: &ModelId, is_over: impl Fn(&T) -> bool) -> Option<Arc<T>> {
         self.replace(|entries| {
-            if entries.len() >= MODELS_MAX {
+            if entries.len() >= MODEL_STATES.max() {
                 entries.retain(|(id, value)| id == model_id || !is_over(value));
             }
             match entries.binary_search_by(|(id, _)| id.cmp(model_id)) {
                 Ok(place) => entries.get(place).map(|(_, value)| Arc::clone(value)),
-                Err(_) if entries.len() >= MODELS_MAX => None,
+                Err(_) if MODEL_STATES.is_full(entries.len()) => None,
                 Err(place) => {
                     let value = Arc::<T>::default();
                     entries.insert(place, (model_id.clone(), Arc::clone(&value)));

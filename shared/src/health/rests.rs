@@ -153,6 +153,8 @@ impl ModelRest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bounds::MODEL_STATES;
+    use crate::bounds::tests::passes;
 
     const MAX: Duration = Duration::from_secs(600);
 
@@ -241,9 +243,9 @@ mod tests {
         let limit = |n: usize, now_ms| {
             rests.limit(&ModelId::new(n.to_string()), refusal(Some(1.0)), now_ms, (MAX, 0.0)).is_some()
         };
-        let max = super::super::per_model::MODELS_MAX;
+        let max = MODEL_STATES.max();
         assert!((0..max).all(|n| limit(n, 1_000)));
-        assert!(!limit(max, 1_999), "all rest");
+        assert!(!passes(&MODEL_STATES, || limit(max, 1_999)), "all rest");
         assert!(limit(max, 2_000));
         assert_eq!(rests.all(2_000).len(), 1);
     }

@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 
 use super::known::{base64_cores, hex_forms, percent_decoded};
 use super::{Spans, is_base64, run_end, run_start};
+use crate::bounds::GUARDED_SECRETS;
 use crate::secret::Secret;
 
 /// Secrets in every common encoding.
@@ -47,7 +48,10 @@ impl Guarded {
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
         let mut guarded = Self { tails: vec![0; WORDS].into(), ..Self::default() };
         let secrets = secrets.into_iter().map(str::trim).filter(|secret| is_secret(secret));
-        for secret in secrets.take(SECRETS_MAX) {
+        for (place, secret) in secrets.enumerate() {
+            if GUARDED_SECRETS.is_full(place) {
+                break;
+            }
             guarded.add(secret.as_bytes().to_vec(), false);
             hex_forms(secret).into_iter().for_each(|hex| guarded.add(hex, false));
             base64_cores(secret).into_iter().for_each(|core| guarded.add(core, true));
@@ -132,12 +136,18 @@ const BYTES_MIN: usize = 8;
 const LONG: usize = 16;
 /// The maximum length of a guarded secret; no credential that is sent verbatim is longer.
 const BYTES_MAX: usize = 8 << 10;
-/// The maximum number of guarded secrets.
-const SECRETS_MAX: usize = 20_000;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bounds::tests::passes;
+
+    #[test]
+    fn secrets_beyond_the_maximum_are_not_guarded() {
+        let secrets: Vec<String> = (0..=GUARDED_SECRETS.max()).map(|n| format!("sk-{n:06}-secret")).collect();
+        let guarded = passes(&GUARDED_SECRETS, || Guarded::new(secrets.iter().map(String::as_str)));
+        assert!(!clean(&secrets[0], &guarded).contains("secret"));
+        assert!(clean(&secrets[GUARDED_SECRETS.max()], &guarded).contains("secret"));
+    }
 
     const SECRET: &str = "zq-other/provider+9?";
 

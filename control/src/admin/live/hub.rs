@@ -23,6 +23,7 @@ use crate::admin::observer::Observer;
 use crate::admin::running::Running;
 use crate::admin::shares::{CallerShares, ShareBound};
 use crate::admin::verdict::{ExplainedVerdict, OpenCircuit, verdict};
+use crate::common::bounds::LIVE_STREAMS;
 use crate::db::alerts::OpenAlerts;
 use crate::db::audit_pages::{self, AuditRow};
 use crate::routing::publish::StatusCell;
@@ -143,7 +144,7 @@ async fn run(hub: Arc<LiveHub>) {
         second.tick().await;
         hub.observer.catch_up().await;
         let after = maker.audit_id;
-        let audit = hub.observer.readers.ask(move |db| audit_pages::newest(db, after, AUDIT_ROWS)).await;
+        let audit = hub.observer.readers.ask(move |db| audit_pages::newest(db, after)).await;
         let now_ms = unix_ms();
         let situation = hub.observer.known(|recent| hub.observer.situation(recent, now_ms));
         let observed = Observed {
@@ -363,12 +364,28 @@ fn keep<T>(values: &mut VecDeque<Numbered<T>>, number: u64, value: T) {
     }
 }
 
-const STREAMS: ShareBound =
-    ShareBound { what: "live streams", all: 40, humans: 24, human: 8, administrator: 16, retry_after: 5 };
+const STREAMS: ShareBound = ShareBound {
+    what: "live streams",
+    bound: &LIVE_STREAMS,
+    humans: 24,
+    human: 8,
+    administrator: 16,
+    retry_after: 5,
+};
 /// The changes, and the watched requests, that a listener who reads slowly can catch up on.
 const KEPT_MAX: usize = 256;
 const FRAME_EVERY: Duration = Duration::from_secs(1);
-/// The maximum number of audit records of one frame.
-const AUDIT_ROWS: i64 = 100;
 const HOUR_MS: u64 = 3_600_000;
 const CONFIG: &str = "gateway/configuration";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::shares::tests::fill;
+    use crate::common::bounds::tests::passes;
+
+    #[test]
+    fn live_streams_beyond_the_maximum_are_refused_and_counted() {
+        passes(&LIVE_STREAMS, || fill(STREAMS));
+    }
+}

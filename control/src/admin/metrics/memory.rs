@@ -9,8 +9,10 @@ use shared::snapshot::Snapshot;
 use super::text::MetricsText;
 use crate::admin::App;
 use crate::common::background::Jobs;
+use crate::common::bounds::{Bounds, METRIC_PROVIDERS};
 use crate::state::log_lines::LogLines;
 use crate::usage::gauge::{Gauge, read};
+use crate::usage::metrics::BOUNDS_REACHED;
 
 pub(super) fn write(app: &App, text: &mut MetricsText) {
     process(app, text);
@@ -23,11 +25,21 @@ pub(super) fn write(app: &App, text: &mut MetricsText) {
     telemetry(app, text);
 }
 
+/// Writes how often each bound was reached. Every bound has its line, so that a query finds a 0.
+pub(super) fn bounds(bounds: &Bounds, text: &mut MetricsText) {
+    let name = BOUNDS_REACHED.prometheus() + "_total";
+    text.begin(&name, "counter", BOUNDS_REACHED.help);
+    for bound in bounds.all() {
+        text.value(&name, &[(BOUNDS_REACHED.label, bound.name)], bound.count());
+    }
+}
+
 /// Writes the numbers of running exchanges and attempts.
 pub(super) fn running(running: &RunningExchanges, text: &mut MetricsText) {
     text.single("llmgw_running_requests", "gauge", "Requests that are being served.", running.total);
     text.begin("llmgw_running_attempts", "gauge", "Attempts in flight at a provider.");
-    for (provider, count) in running.attempts.iter().take(PROVIDERS_MAX) {
+    METRIC_PROVIDERS.excess(running.attempts.len());
+    for (provider, count) in running.attempts.iter().take(METRIC_PROVIDERS.max()) {
         text.value("llmgw_running_attempts", &[("provider", provider.as_str())], count);
     }
 }
@@ -84,7 +96,8 @@ fn usage_store(gauge: &Gauge, text: &mut MetricsText) {
 
 fn circuits(snapshot: &Snapshot, text: &mut MetricsText) {
     text.begin("llmgw_open_circuits", "gauge", "Circuits of a provider and its models that are not closed.");
-    for provider in snapshot.providers.iter().take(PROVIDERS_MAX) {
+    METRIC_PROVIDERS.excess(snapshot.providers.len());
+    for provider in snapshot.providers.iter().take(METRIC_PROVIDERS.max()) {
         text.value("llmgw_open_circuits", &[("provider", provider.id.as_str())], open_circuits(provider));
     }
 }
@@ -160,5 +173,31 @@ fn seconds(ms: u64) -> f64 {
     ms as f64 / 1_000.0
 }
 
-/// Providers beyond this number are left out.
-const PROVIDERS_MAX: usize = 200;
+#[cfg(test)]
+mod tests {
+    use shared::id::ProviderId;
+
+    use super::*;
+    use crate::common::bounds::tests::passes;
+
+    #[test]
+    fn providers_beyond_the_maximum_are_left_out_and_counted() {
+        let mut attempts: Vec<(ProviderId, u32)> = Vec::new();
+        attempts.extend((0..=METRIC_PROVIDERS.max()).map(|n| (ProviderId::new(format!("p{n:03}")), 1)));
+        let running_exchanges =
+            RunningExchanges { attempts: attempts.into_iter().collect(), ..RunningExchanges::default() };
+        let mut text = MetricsText::default();
+        passes(&METRIC_PROVIDERS, || running(&running_exchanges, &mut text));
+        bounds(&Bounds::with(&[]), &mut text);
+        let text = String::from_utf8(text.into_bytes().to_vec()).unwrap();
+        assert_eq!(text.matches("llmgw_running_attempts{").count(), METRIC_PROVIDERS.max());
+        let line = text.lines().find(|line| line.contains("bound=\"metric_providers\"")).unwrap();
+        let (name, count) = line.split_once(' ').unwrap();
+        assert_eq!(name, "llmgw_bound_reached_total{bound=\"metric_providers\"}");
+        assert!(count.parse::<u64>().unwrap() > 0, "{line}");
+        assert!(
+            text.contains("llmgw_bound_reached_total{bound=\"running_listed\"} "),
+            "those of other crates"
+        );
+    }
+}

@@ -34,6 +34,8 @@ pub(super) async fn show(app: &App) -> Response<Body> {
     if let Some(running) = &running {
         memory::running(running, &mut text);
     }
+    // Last, because writing the page may reach one.
+    memory::bounds(&app.bounds, &mut text);
     text.single(
         "llmgw_metrics_complete",
         "gauge",

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use shared::port::{Body, BoxError, ExchangeTap, Side};
 
+use crate::common::bounds::RECORDINGS;
 use crate::common::recorded::{Allowance, BYTES_MAX, RecordedExchange, Sides};
 
 /// The recordings of the latest runs, the newest last.
@@ -28,8 +29,6 @@ pub(crate) struct Recording {
     sides: Mutex<Sides>,
 }
 
-/// The maximum number of recordings.
-const RECORDINGS_MAX: usize = 16;
 /// The time for which a recording is kept.
 const KEPT: Duration = Duration::from_secs(600);
 
@@ -40,7 +39,7 @@ impl Recordings {
         let human = human.map(str::to_owned);
         let recording = Arc::new(Recording { request_id, human, began, sides: Mutex::new(sides) });
         let mut kept = self.kept(began);
-        if kept.len() >= RECORDINGS_MAX {
+        if RECORDINGS.is_full(kept.len()) {
             let count = |of: &Arc<Recording>| kept.iter().filter(|other| other.human == of.human).count();
             let most = kept.iter().map(count).max().unwrap_or_default();
             let oldest = kept.iter().position(|recording| count(recording) == most);
@@ -141,6 +140,7 @@ impl http_body::Body for RecordedBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::common::bounds::tests::passes;
 
     #[test]
     fn a_human_finds_the_recordings_of_their_own_runs_alone() {
@@ -158,9 +158,11 @@ mod tests {
         let began = Instant::now();
         let find =
             |id: usize, after: Duration| recordings.find(&id.to_string(), None, began + after).is_some();
-        for id in 0..=RECORDINGS_MAX {
-            recordings.begin(id.to_string(), None, began);
-        }
+        passes(&RECORDINGS, || {
+            for id in 0..=RECORDINGS.max() {
+                recordings.begin(id.to_string(), None, began);
+            }
+        });
         assert!(!find(0, Duration::ZERO) && find(1, Duration::ZERO));
         let late = KEPT - Duration::from_millis(1);
         assert!(find(16, late) && !find(16, KEPT) && !find(16, late), "a recording that was too old is gone");

@@ -146,6 +146,7 @@ impl Gateway {
             traces: None,
             exchanges,
             adaptations: Vec::new(),
+            bounds: &[],
             activity: Arc::default(),
             affinity,
             asset,

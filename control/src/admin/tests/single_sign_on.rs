@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Gateway;
 use super::humans::{Person, SECRET, identity};
 use crate::admin::gate::identity::{Asserted, IdentityBoundary};
-use crate::db::ended_sessions::ENDED_MAX;
+use crate::common::bounds::ENDED_SESSIONS;
 use crate::db::engine::Db;
 use crate::routing::config::{self, Environment};
 
@@ -256,7 +256,7 @@ fn nobody_ends_the_sessions_of_others_by_signing_in_and_out_often() {
     let (cookie, _) = gateway.sign_in();
     let first = gateway.person("eve", "");
     let mut last = first.clone();
-    for _ in 0..=ENDED_MAX {
+    for _ in 0..=ENDED_SESSIONS.max() {
         last = gateway.person("eve", "");
         assert_eq!(gateway.ask((Method::DELETE, "session"), &last.headers, &Value::Null).0, 204);
     }
@@ -271,7 +271,7 @@ fn nobody_ends_the_sessions_of_others_by_signing_in_and_out_often() {
         assert_eq!(gateway.ask((Method::GET, "keys"), &eve.headers, &Value::Null).0, 401, "{which}");
     }
     let db = Db::create(gateway.home.path().join("state/gateway.db")).unwrap();
-    let rows: u64 = db.row("SELECT count(*) FROM ended_sessions", (), |row| row.get(0)).unwrap();
-    assert_eq!(rows, ENDED_MAX + 1);
+    let rows: usize = db.row("SELECT count(*) FROM ended_sessions", (), |row| row.get(0)).unwrap();
+    assert_eq!(rows, ENDED_SESSIONS.max() + 1);
     gateway.stop();
 }

@@ -15,6 +15,7 @@ use crate::admin::requests::{RequestQuery, filter};
 use crate::admin::shares::{CallerShare, CallerShares, ShareBound};
 use crate::admin::stream::{self, Feed};
 use crate::admin::{ApiError, Call};
+use crate::common::bounds;
 use crate::db::engine::{Db, DbResult};
 use crate::db::error::QueryError;
 use crate::db::names::{Labels, OwnerNames};
@@ -182,8 +183,26 @@ impl<'a> ChargedExchange<'a> {
     }
 }
 
-const EXPORTS: ShareBound =
-    ShareBound { what: "exports", all: 4, humans: 2, human: 1, administrator: 2, retry_after: 10 };
+const EXPORTS: ShareBound = ShareBound {
+    what: "exports",
+    bound: &bounds::EXPORTS,
+    humans: 2,
+    human: 1,
+    administrator: 2,
+    retry_after: 10,
+};
 /// The size at which a piece is sent; its last block may exceed it.
 const PIECE_BYTES: usize = 64 << 10;
 const STALL_MAX: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::shares::tests::fill;
+    use crate::common::bounds::tests::passes;
+
+    #[test]
+    fn exports_beyond_the_maximum_are_refused_and_counted() {
+        passes(&bounds::EXPORTS, || fill(EXPORTS));
+    }
+}

@@ -6,6 +6,9 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::common::actor::Who;
+use crate::common::bounds::LIVE_AUDIT_ROWS;
+use crate::common::bounds::tests::passes;
+use crate::db::audit_pages::{self, AuditRow};
 use crate::db::chain::{ChainBroken, ChainHolds, verify};
 use crate::db::engine::Db;
 use crate::db::sqlite_state::open::{Opened, open};
@@ -50,6 +53,18 @@ fn tampered(state: &Opened, sql: &str) -> ChainBroken {
     let broken = verified(state).expect_err(sql);
     state.writer.batch("ROLLBACK").unwrap();
     broken
+}
+
+#[test]
+fn the_newest_rows_are_shown_and_older_ones_of_the_same_moment_are_counted() {
+    let (_dir, state) = chained();
+    let first = ROWS + LIVE_AUDIT_ROWS.max() as i64;
+    (ROWS + 1..=first).for_each(|number| add(&state, number));
+    let newest = |after| audit_pages::newest(&state.writer, after).unwrap();
+    let ids = |rows: &[AuditRow]| (rows.len(), rows[0].id);
+    assert_eq!(ids(&newest(ROWS)), (LIVE_AUDIT_ROWS.max(), ROWS + 1));
+    let cut = passes(&LIVE_AUDIT_ROWS, || newest(ROWS - 1));
+    assert_eq!(ids(&cut), (LIVE_AUDIT_ROWS.max(), ROWS + 1));
 }
 
 #[test]

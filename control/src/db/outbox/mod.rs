@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::common::bounds::OUTBOX_EVENTS;
 use crate::common::vault::random;
 use crate::db::engine::{Db, DbError, DbErrorKind, DbResult, Row, named_params};
 
@@ -227,23 +228,18 @@ pub(crate) fn dead_by_webhook(db: &Db) -> DbResult<HashMap<String, u64>> {
 }
 
 /// Deletes up to `rows` events of which nothing is left to deliver, with their deliveries: those from before `before_ms`, and
-/// the oldest beyond [`EVENTS_MAX`]. Deliveries that wait or have failed are kept, however old or many they are. Those for
+/// the oldest beyond [`OUTBOX_EVENTS`]. Deliveries that wait or have failed are kept, however old or many they are. Those for
 /// workers count only if a worker has ever claimed one. Returns the number of deleted events.
 pub(crate) fn forget(tx: &Db, before_ms: u64, rows: u32) -> DbResult<usize> {
     // The latest event that a worker had is kept, because it shows that there are workers.
     let of_worker: Option<i64> = tx.optional_row(LAST_OF_WORKER, (), |row| row.get(0))?;
     let expired = named_params! {":before": before_ms, ":of_worker": of_worker, ":rows": rows};
     let deleted = tx.execute(DELETE_EXPIRED, expired)?;
-    let over = named_params! {":max": EVENTS_MAX, ":of_worker": of_worker, ":rows": rows};
+    let over = named_params! {":max": OUTBOX_EVENTS.max(), ":of_worker": of_worker, ":rows": rows};
     let surplus = tx.execute(DELETE_SURPLUS, over)?;
-    if surplus > 0 {
-        tracing::warn!("deleted the {surplus} oldest delivered events: the outbox holds {EVENTS_MAX} events");
-    }
+    OUTBOX_EVENTS.reach_times(u64::try_from(surplus).unwrap_or(u64::MAX));
     Ok(deleted + surplus)
 }
-
-/// The number of events beyond which delivered ones are deleted before their time.
-pub(crate) const EVENTS_MAX: i64 = 100_000;
 
 const INSERT_EVENT: &str = "INSERT INTO events (name, kind, object, data, created_at_ms) VALUES \
      (:name, :kind, :object, :data, :now) RETURNING id";

@@ -10,6 +10,7 @@ use super::message::{ExportMetrics, ResourceMetrics, ScopeMetrics};
 use super::metrics::{Period, metrics};
 use super::post::post;
 use super::{Exporting, scope};
+use crate::common::bounds::Bounds;
 use crate::routing::config::OtlpMetrics;
 use crate::usage::metrics::ExchangeMetrics;
 
@@ -19,12 +20,17 @@ pub(super) struct MetricExporter {
     exporting: Exporting,
     settings: OtlpMetrics,
     metrics: Arc<ExchangeMetrics>,
+    bounds: Bounds,
     started_ms: u64,
 }
 
 impl MetricExporter {
-    pub(super) fn new(exporting: Exporting, settings: OtlpMetrics, metrics: Arc<ExchangeMetrics>) -> Self {
-        Self { exporting, settings, metrics, started_ms: unix_ms() }
+    pub(super) fn new(
+        exporting: Exporting,
+        settings: OtlpMetrics,
+        (metrics, bounds): (Arc<ExchangeMetrics>, Bounds),
+    ) -> Self {
+        Self { exporting, settings, metrics, bounds, started_ms: unix_ms() }
     }
 
     /// Exports at the interval for as long as the future is polled.
@@ -41,7 +47,7 @@ impl MetricExporter {
             start_ns: self.started_ms.saturating_mul(1_000_000),
             end_ns: unix_ms().saturating_mul(1_000_000),
         };
-        let metrics = metrics(&self.metrics.read(), period, &snapshot.load());
+        let metrics = metrics((&self.metrics.read(), &self.bounds), period, &snapshot.load());
         if metrics.is_empty() {
             return;
         }

@@ -5,7 +5,8 @@ use shared::snapshot::Snapshot;
 use super::message::{
     Attribute, Histogram, HistogramPoint, Metric, MetricData, NumberPoint, NumberValue, Sum, Temporality,
 };
-use crate::usage::metrics::{Count, ExchangeSums, Figure, Instrument, SetLabels};
+use crate::common::bounds::Bounds;
+use crate::usage::metrics::{BOUNDS_REACHED, Count, ExchangeSums, Figure, Instrument, SetLabels};
 
 /// The time that sums cover, in nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug)]
@@ -15,10 +16,40 @@ pub(super) struct Period {
 }
 
 /// Returns all metrics that have values. The snapshot has the vendors of the providers.
-pub(super) fn metrics(sums: &ExchangeSums, period: Period, snapshot: &Snapshot) -> Vec<Metric> {
+pub(super) fn metrics(
+    (sums, bounds): (&ExchangeSums, &Bounds),
+    period: Period,
+    snapshot: &Snapshot,
+) -> Vec<Metric> {
     let histograms = Figure::ALL.into_iter().filter_map(|figure| histogram(sums, figure, period, snapshot));
     let counts = Count::ALL.into_iter().filter_map(|count| sum(sums, count, period, snapshot));
-    histograms.chain(counts).collect()
+    histograms.chain(counts).chain(reached(bounds, period)).collect()
+}
+
+/// Returns how often each bound was reached, of those that were.
+fn reached(bounds: &Bounds, period: Period) -> Option<Metric> {
+    let points: Vec<_> = bounds
+        .all()
+        .filter(|bound| bound.count() > 0)
+        .map(|bound| number(bound.count(), period, vec![Attribute::text(BOUNDS_REACHED.label, bound.name)]))
+        .collect();
+    total(&BOUNDS_REACHED, points)
+}
+
+fn number(value: u64, period: Period, attributes: Vec<Attribute>) -> NumberPoint {
+    NumberPoint {
+        start_ns: period.start_ns,
+        end_ns: period.end_ns,
+        value: Some(NumberValue::Whole(i64::try_from(value).unwrap_or(i64::MAX))),
+        attributes,
+    }
+}
+
+/// Returns a counter; `None` if it has no values.
+fn total(instrument: &Instrument, points: Vec<NumberPoint>) -> Option<Metric> {
+    let is_empty = points.is_empty();
+    let data = Sum { points, temporality: Temporality::Cumulative.into(), is_monotonic: true };
+    (!is_empty).then(|| metric(instrument, MetricData::Sum(data)))
 }
 
 fn histogram(sums: &ExchangeSums, figure: Figure, period: Period, snapshot: &Snapshot) -> Option<Metric> {
@@ -45,16 +76,11 @@ fn sum(sums: &ExchangeSums, count: Count, period: Period, snapshot: &Snapshot) -
     let instrument = count.instrument();
     let found = sums.counts(count).into_iter();
     let points: Vec<_> = found
-        .map(|(labels, variant, number)| NumberPoint {
-            start_ns: period.start_ns,
-            end_ns: period.end_ns,
-            value: Some(NumberValue::Whole(i64::try_from(*number).unwrap_or(i64::MAX))),
-            attributes: attributes(labels, (&instrument, variant), snapshot),
+        .map(|(labels, variant, count)| {
+            number(*count, period, attributes(labels, (&instrument, variant), snapshot))
         })
         .collect();
-    let is_empty = points.is_empty();
-    let data = Sum { points, temporality: Temporality::Cumulative.into(), is_monotonic: true };
-    (!is_empty).then(|| metric(&instrument, MetricData::Sum(data)))
+    total(&instrument, points)
 }
 
 fn metric(instrument: &Instrument, data: MetricData) -> Metric {
@@ -83,4 +109,22 @@ fn attributes(
     ];
     let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
     texts.map(|(key, text)| Attribute::text(key, text)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::bounds::METRIC_VARIANTS;
+
+    #[test]
+    fn the_bounds_that_were_reached_are_exported_by_name() {
+        METRIC_VARIANTS.reach();
+        let metric = reached(&Bounds::with(&[]), Period { start_ns: 1, end_ns: 2 }).unwrap();
+        assert_eq!((metric.name.as_str(), metric.unit.as_str()), ("llmgw.bound.reached", "1"));
+        let Some(MetricData::Sum(sum)) = metric.data else { panic!("{metric:?}") };
+        let of = |point: &&NumberPoint| point.attributes == [Attribute::text("bound", "metric_variants")];
+        let point = sum.points.iter().find(of).unwrap();
+        assert!(matches!(point.value, Some(NumberValue::Whole(1..))), "{point:?}");
+        assert_eq!((point.start_ns, point.end_ns, sum.is_monotonic), (1, 2, true));
+    }
 }

@@ -23,6 +23,7 @@ use self::message::{Attribute, Resource, Scope};
 use self::metric_exporter::MetricExporter;
 use self::span_exporter::SpanExporter;
 use self::status::END_TIME_MAX;
+use crate::common::bounds::Bounds;
 use crate::common::vault::random;
 use crate::routing::config::Otlp;
 use crate::usage::metrics::ExchangeMetrics;
@@ -38,6 +39,7 @@ pub(crate) struct ExporterParams {
     pub(crate) settings: Otlp,
     pub(crate) queue: Option<Arc<RequestTraces>>,
     pub(crate) metrics: Arc<ExchangeMetrics>,
+    pub(crate) bounds: Bounds,
     pub(crate) snapshot: SnapshotReader,
     pub(crate) http: Arc<dyn HttpClient>,
     pub(crate) status: Arc<OtlpStatus>,
@@ -65,13 +67,13 @@ struct Exporting {
 
 impl Exporter {
     pub(crate) fn new(params: ExporterParams) -> Self {
-        let ExporterParams { settings, queue, metrics, snapshot, http, status, build } = params;
+        let ExporterParams { settings, queue, metrics, bounds, snapshot, http, status, build } = params;
         let resource = resource(&settings, &build);
         let exporting = Exporting { settings, snapshot, http, status: Arc::clone(&status), build, resource };
         let traces = exporting.settings.traces.clone().zip(queue);
         let spans = traces.map(|(traces, queue)| SpanExporter::new(exporting.clone(), traces, queue));
         let settings = exporting.settings.metrics.clone();
-        let metrics = settings.map(|settings| MetricExporter::new(exporting, settings, metrics));
+        let metrics = settings.map(|settings| MetricExporter::new(exporting, settings, (metrics, bounds)));
         Self { spans, metrics, status }
     }
 

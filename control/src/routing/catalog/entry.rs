@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::evidence::{CatalogEvidence, CatalogFailure, Inference, ModelEvidence};
 use super::listing::ListedModel;
+use crate::common::bounds::TESTED_MODELS;
 
 /// The catalog of one instance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -16,7 +17,7 @@ pub(crate) struct CatalogEntry {
     /// A keyed hash that distinguishes the credential of the evidence from others without revealing it.
     pub(crate) credential: String,
     pub(crate) evidence: CatalogEvidence,
-    /// The evidence about single models, by id; at most [`TESTED_MAX`].
+    /// The evidence about single models, by id; at most [`TESTED_MODELS`].
     pub(crate) tested: BTreeMap<String, ModelEvidence>,
     /// The listed models, by id.
     pub(crate) models: BTreeMap<String, ListedModel>,
@@ -54,7 +55,7 @@ impl CatalogEntry {
                 inference.last_error = failure.cloned();
             }
         }
-        if self.tested.len() >= TESTED_MAX {
+        if !self.tested.contains_key(model) && TESTED_MODELS.is_full(self.tested.len()) {
             let oldest = self.tested.iter().min_by_key(|(_, evidence)| evidence.tested_at_ms());
             if let Some(oldest) = oldest.map(|(model, _)| model.clone()) {
                 self.tested.remove(&oldest);
@@ -73,12 +74,10 @@ pub(crate) enum Tested<'a> {
     Failed(Option<&'a CatalogFailure>),
 }
 
-/// The most models of a provider about which evidence is kept.
-const TESTED_MAX: usize = 1_000;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::common::bounds::tests::passes;
 
     #[test]
     fn the_evidence_about_each_model_is_kept_up_to_a_bound() {
@@ -94,11 +93,13 @@ mod tests {
         entry.learn("a", 3, Tested::Failed(Some(&failure)));
         let a = entry.tested("a").unwrap();
         assert!(a.proven_at_ms == Some(1) && a.last_error.is_some(), "an earlier proof stays");
-        for number in 0..TESTED_MAX {
-            let at_ms = 10 + u64::try_from(number).unwrap();
-            entry.learn(&format!("m{number}"), at_ms, Tested::Completed { request_id: "r" });
-        }
-        assert_eq!(entry.tested.len(), TESTED_MAX);
+        passes(&TESTED_MODELS, || {
+            for number in 0..TESTED_MODELS.max() {
+                let at_ms = 10 + u64::try_from(number).unwrap();
+                entry.learn(&format!("m{number}"), at_ms, Tested::Completed { request_id: "r" });
+            }
+        });
+        assert_eq!(entry.tested.len(), TESTED_MODELS.max());
         assert!(entry.tested("a").is_none() && entry.tested("m0").is_some(), "the oldest one makes room");
     }
 

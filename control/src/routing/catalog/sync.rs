@@ -24,6 +24,7 @@ use tokio::time::{Instant, timeout_at};
 use super::cache::CatalogCache;
 use super::evidence::{CatalogFailure, CatalogRead};
 use super::listing::{self, ListedModel, SkippedEntries, UpstreamListing};
+use crate::common::bounds::LISTING_PAGES;
 
 /// The dependencies of a sync.
 #[derive(Debug)]
@@ -158,11 +159,15 @@ async fn listing_of(
     let mut listing = UpstreamListing::default();
     for list in lists {
         let mut url = Some(list.url.clone());
-        for _ in 0..PAGES_MAX {
+        for _ in 0..LISTING_PAGES.max() {
             let Some(page_url) = url.take() else { break };
             let (page, next) = page_of(http, instance, &page_url, list.pages).await?;
             listing.join(page);
             url = next.map(|(name, value)| with_pair(&list.url, name, &value));
+        }
+        if url.is_some() {
+            LISTING_PAGES.reach();
+            listing.skipped.unread_lists += 1;
         }
     }
     Ok(listing)
@@ -265,8 +270,6 @@ fn error_text(answer: &Response<Bytes>) -> String {
     text.map_or_else(|| format!("The upstream returned status {status}."), str::to_owned)
 }
 
-/// The most pages read per list.
-const PAGES_MAX: usize = 20;
 /// The most instances queried concurrently.
 const AT_ONCE_MAX: usize = 8;
 /// The time limit of a whole sync, below the timeout of the client that waits for it.

@@ -55,7 +55,13 @@ mod tests {
 
     fn detected(registry_id: &'static str, models: &[&str]) -> Detected {
         let models = models.iter().map(|&model| model.to_owned()).collect();
-        Detected { registry_id, name: registry_id, base_url: "http://127.0.0.1:1/v1", models }
+        Detected {
+            registry_id,
+            name: registry_id,
+            base_url: "http://127.0.0.1:1/v1",
+            models,
+            models_omitted: 0,
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use serde_json::Value;
 use shared::port::{HttpClient, HttpLimits};
 use tokio::task::JoinSet;
 
+use crate::common::bounds::DETECTED_MODELS;
 use crate::routing::config::{RegistryEntry, is_model_id, registry_entries};
 
 pub use first_file::first_file;
@@ -27,6 +28,8 @@ pub struct Detected {
     pub base_url: &'static str,
     /// The ids of its models, in the order of its response.
     pub models: Vec<String>,
+    /// The number of further models.
+    pub models_omitted: usize,
 }
 
 /// Queries all local servers of the registry concurrently. Skips those that do not respond in time or list no model.
@@ -45,7 +48,7 @@ pub async fn local_servers(http: &dyn HttpClient) -> Vec<Detected> {
         let Ok((place, entry, base_url, Ok(response))) = done else { continue };
         if response.status().is_success() {
             let models = model_ids(response.body());
-            if !models.is_empty() {
+            if !models.0.is_empty() {
                 found.push((place, detected(entry, base_url, models)));
             }
         }
@@ -54,14 +57,18 @@ pub async fn local_servers(http: &dyn HttpClient) -> Vec<Detected> {
     found.into_iter().map(|(_, detected)| detected).collect()
 }
 
-fn detected(entry: &'static RegistryEntry, base_url: &'static str, models: Vec<String>) -> Detected {
-    Detected { registry_id: &entry.id, name: &entry.name, base_url, models }
+fn detected(
+    entry: &'static RegistryEntry,
+    base_url: &'static str,
+    (models, models_omitted): (Vec<String>, usize),
+) -> Detected {
+    Detected { registry_id: &entry.id, name: &entry.name, base_url, models, models_omitted }
 }
 
 /// Returns the model ids in a list of any of the usual shapes: `{data: [..]}`, `{models: [..]}` or a bare array, of
-/// objects with `id`, `model` or `name`, or of plain strings.
-fn model_ids(body: &[u8]) -> Vec<String> {
-    let Ok(answer) = serde_json::from_slice::<Value>(body) else { return Vec::new() };
+/// objects with `id`, `model` or `name`, or of plain strings; and the number of those beyond the bound.
+fn model_ids(body: &[u8]) -> (Vec<String>, usize) {
+    let Ok(answer) = serde_json::from_slice::<Value>(body) else { return (Vec::new(), 0) };
     let list = [answer.get("data"), answer.get("models"), Some(&answer)];
     let list = list.into_iter().flatten().find_map(|list| list.as_array().filter(|list| !list.is_empty()));
     let mut ids: Vec<String> = Vec::new();
@@ -72,15 +79,12 @@ fn model_ids(body: &[u8]) -> Vec<String> {
         if let Some(id) = id.filter(|id| is_model_id(id) && !ids.iter().any(|earlier| earlier == id)) {
             ids.push(id.to_owned());
         }
-        if ids.len() == MODELS_MAX {
-            break;
-        }
     }
-    ids
+    let omitted = DETECTED_MODELS.cut(&mut ids);
+    (ids, omitted)
 }
 
 const LIMITS: HttpLimits = HttpLimits { timeout: Duration::from_millis(700), body_bytes_max: 1 << 20 };
-const MODELS_MAX: usize = 200;
 
 #[cfg(test)]
 mod tests {
@@ -89,6 +93,7 @@ mod tests {
     use shared::port::{BoxError, BoxFuture};
 
     use super::*;
+    use crate::common::bounds::tests::passes;
 
     #[test]
     fn model_ids_are_read_from_the_known_shapes_only() {
@@ -108,10 +113,11 @@ mod tests {
             ("", &[]),
         ];
         for (body, want) in cases {
-            assert_eq!(model_ids(body.as_bytes()), *want, "{body:.80}");
+            assert_eq!(model_ids(body.as_bytes()).0, *want, "{body:.80}");
         }
         let many: Vec<_> = (0..500).map(|n| format!("m{n}")).collect();
-        assert_eq!(model_ids(&serde_json::to_vec(&many).unwrap()).len(), MODELS_MAX);
+        let (ids, omitted) = passes(&DETECTED_MODELS, || model_ids(&serde_json::to_vec(&many).unwrap()));
+        assert_eq!((ids.len(), omitted), (DETECTED_MODELS.max(), 300));
     }
 
     /// Responds by port; refuses connections to all other ports.

@@ -14,6 +14,7 @@ use super::access::{AccessReader, openings_of};
 use super::quotas::QuotasBySubject;
 use super::routes::Routes;
 use super::touched::TouchedAccess;
+use crate::common::bounds::PREVIEWED_KEYS;
 use crate::db::engine::{Db, DbResult};
 use crate::db::keys::{self, OpeningKey};
 use crate::db::quotas::Rules;
@@ -51,18 +52,18 @@ pub(super) struct AccessPreview {
 }
 
 impl AccessPreview {
-    /// Reads the keys that a change touched, at most [`KEYS_READ_MAX`], because the writer thread waits for this.
+    /// Reads the keys that a change touched, at most [`PREVIEWED_KEYS`], because the writer thread waits for this.
     pub(super) fn read(touched: &TouchedAccess, db: &Db) -> DbResult<Self> {
         let now_ms = unix_ms();
         let (mut openings, mut everywhere) = (Vec::new(), None);
         match touched {
             TouchedAccess::Nothing => {}
             TouchedAccess::Some(changed) => {
-                for id in changed.keys.iter().take(KEYS_READ_MAX.saturating_add(1)) {
+                for id in changed.keys.iter().take(PREVIEWED_KEYS.max() + 1) {
                     openings.extend(keys::opening(db, id, now_ms)?);
                 }
                 for group in &changed.groups {
-                    openings.extend(openings_of(db, group, now_ms, KEYS_READ_MAX.saturating_add(1))?);
+                    openings.extend(openings_of(db, group, now_ms, PREVIEWED_KEYS.max() + 1)?);
                 }
             }
             // Only limits on the gateway and on providers touch all keys.
@@ -71,8 +72,7 @@ impl AccessPreview {
                 everywhere = Some(book.everywhere().to_vec());
             }
         }
-        let is_complete = openings.len() <= KEYS_READ_MAX;
-        openings.truncate(KEYS_READ_MAX);
+        let is_complete = PREVIEWED_KEYS.cut(&mut openings) == 0;
         Ok(Self { keys: previewed(openings, db)?, everywhere, is_complete })
     }
 }
@@ -85,6 +85,3 @@ fn previewed(openings: Vec<OpeningKey>, db: &Db) -> DbResult<Vec<PreviewedKey>> 
     };
     openings.into_iter().map(previewed).collect()
 }
-
-/// The most keys that a preview reads.
-const KEYS_READ_MAX: usize = 2_000;

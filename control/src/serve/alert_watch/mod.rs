@@ -15,6 +15,7 @@ use self::costs::SpendWatch;
 use crate::admin::App;
 use crate::common::actor::Actor;
 use crate::common::background::Job;
+use crate::common::bounds::ALERT_CHANGES;
 use crate::db::alert_rules::{self, AlertRule};
 use crate::db::alerts::unresolved;
 use crate::db::error::QueryError;
@@ -67,8 +68,9 @@ impl AlertWatch {
     async fn tick(&mut self) -> Result<(), QueryError> {
         let rules = self.app.readers.ask(alert_rules::all).await?;
         let (measured, outcome) = self.measure(&rules).await;
-        let changes = self.engine.step(&rules, &measured, unix_ms());
-        for change in changes.into_iter().take(CHANGES_MAX) {
+        let mut changes = self.engine.step(&rules, &measured, unix_ms());
+        ALERT_CHANGES.cut(&mut changes);
+        for change in changes {
             self.store(change).await;
         }
         outcome
@@ -121,8 +123,6 @@ const TICK: Duration = Duration::from_millis(TICK_MS);
 const TICK_MS: u64 = 2_000;
 /// What is in the database is measured with every fifth evaluation.
 const TICKS_BETWEEN_READS: u64 = 5;
-/// Changes of one evaluation that are stored; the next one finds the others again.
-const CHANGES_MAX: usize = 50;
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ use super::check_results::{self, Verdicts, check_and_keep};
 use super::manifest::Manifest;
 use super::temporary_directory::TemporaryDirectory;
 use super::{BackupError, at};
+use crate::common::bounds::LISTED_BACKUPS;
 use crate::common::{private_file, regular_file};
 
 /// An archive in the default directory.
@@ -120,7 +121,7 @@ fn list_now(dir: &Path) -> Result<Vec<Archive>, BackupError> {
         names.extend(name.into_string().ok().filter(|name| is_archive(name)));
     }
     names.sort_unstable_by(|one, other| other.cmp(one));
-    names.truncate(LISTED_MAX);
+    LISTED_BACKUPS.cut(&mut names);
     let verdicts = Verdicts::read(dir);
     names.into_iter().map(|name| look_at(dir, name, &verdicts)).collect()
 }
@@ -228,5 +229,3 @@ const DRAFT: &str = ".draft";
 const LOCK: &str = "lock";
 const PREFIX: &str = "llmgw-backup-";
 const SUFFIX: &str = ".tar.zst";
-/// Limit on the archives in a list; more than the configuration allows to keep.
-const LISTED_MAX: usize = 20_000;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use crate::common::bounds::LOG_LINES;
 use shared::alarm::Alarm;
 
 /// A destination of lines.
@@ -39,8 +40,6 @@ struct Backlog {
     dropped: AtomicU64,
 }
 
-/// The maximum number of queued lines and flushes.
-const QUEUED_MAX: usize = 4_096;
 /// The maximum number of bytes of queued lines.
 const QUEUED_BYTES_MAX: usize = 8 << 20;
 /// The number of bytes that one write collects.
@@ -53,7 +52,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 impl LineQueue {
     /// Starts the thread that writes to `sink`.
     pub(super) fn start(thread: &str, sink: impl LineSink) -> io::Result<Self> {
-        let (orders, waiting) = sync_channel(QUEUED_MAX);
+        let (orders, waiting) = sync_channel(LOG_LINES.max());
         let backlog = Arc::<Backlog>::default();
         let writer =
             LineWriter { sink, backlog: Arc::clone(&backlog), reported: 0, failed_at: None, warned_at: None };
@@ -72,6 +71,7 @@ impl LineQueue {
         if !fits || self.orders.try_send(LogOrder::Line(line.as_bytes().into())).is_err() {
             self.backlog.bytes.fetch_sub(line.len(), Ordering::Relaxed);
             self.backlog.dropped.fetch_add(1, Ordering::Relaxed);
+            LOG_LINES.reach();
         }
     }
 
@@ -188,14 +188,13 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::common::bounds::tests::passes;
 
     #[test]
     fn a_full_queue_drops_lines_and_counts_them() {
         let (orders, waiting) = sync_channel(2);
         let queue = LineQueue { orders, backlog: Arc::default() };
-        for _ in 0..3 {
-            queue.push("a line\n");
-        }
+        passes(&LOG_LINES, || (0..3).for_each(|_| queue.push("a line\n")));
         assert_eq!((queue.dropped(), queue.backlog.bytes.load(Ordering::Relaxed)), (1, 14));
         drop(waiting.recv().unwrap());
         queue.push(&"x".repeat(QUEUED_BYTES_MAX));

@@ -29,6 +29,7 @@ use shared::usage::{Note, UsageEvent, UsageLog};
 use self::notes::{Notes, is_notes};
 use self::segment::{SEGMENT_BYTES, Segment, Spare, create, file_id, is_full};
 use self::spare_files::{SpareExchange, SpareFiles};
+use crate::common::bounds::JOURNAL_BYTES;
 use crate::common::private_file;
 use crate::common::vault::random;
 use crate::usage::gauge::{Gauge, add, read};
@@ -167,8 +168,9 @@ impl UsageLog for WorkerLog {
 
     fn has_room(&self) -> bool {
         let current = self.current.as_ref().map_or(0, |current| current.bytes);
+        let waiting = read(&self.gauge.sealed_bytes).saturating_add(current);
         read(&self.gauge.logs_stuck) == 0
-            && read(&self.gauge.sealed_bytes).saturating_add(current) < JOURNAL_BYTES_MAX
+            && !JOURNAL_BYTES.is_full(usize::try_from(waiting).unwrap_or(usize::MAX))
     }
 
     fn tend(&mut self) {
@@ -357,7 +359,5 @@ fn left_over(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     Ok(files)
 }
 
-/// Limit on the bytes of unstored files; above it no more exchanges start.
-pub(super) const JOURNAL_BYTES_MAX: u64 = 1 << 30;
 /// Bytes that are read of an earlier process's file: the longest file that the gateway writes.
 const LEFT_BYTES_MAX: u64 = SEGMENT_BYTES + (frame::HEADER + frame::RECORD_BYTES_MAX) as u64;

@@ -175,6 +175,14 @@ impl Count {
     }
 }
 
+/// Bounds that were reached. Unlike the others it is not measured of exchanges: [`Bounds`](crate::common::bounds::Bounds)
+/// has the counts.
+pub(crate) const BOUNDS_REACHED: Instrument = Instrument {
+    name: "llmgw.bound.reached",
+    label: "bound",
+    help: "Times that a bound of the gateway was reached and something gave way.",
+    ..NUMBER
+};
 const TIME: Instrument = Instrument { name: "", unit: "s", per_unit: 1_000_000, label: "", help: "" };
 const NUMBER: Instrument = Instrument { unit: "1", per_unit: 1, ..TIME };
 

@@ -8,7 +8,7 @@
 //! reads a copy of the sums ([`ExchangeMetrics::read`]) and goes through [`ExchangeSums::distributions`] and
 //! [`ExchangeSums::counts`].
 //!
-//! Names of providers and models come from strangers, so the number of label sets is bounded ([`SETS_MAX`]).
+//! Names of providers and models come from strangers, so the number of label sets is bounded ([`METRIC_LABEL_SETS`], [`METRIC_PROVIDER_SETS`]).
 
 mod distribution;
 mod instrument;
@@ -19,8 +19,9 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 pub(crate) use self::distribution::{Distribution, Scale};
-pub(crate) use self::instrument::{Count, Figure, Instrument};
-pub(crate) use self::variants::Variants;
+pub(crate) use self::instrument::{BOUNDS_REACHED, Count, Figure, Instrument};
+pub(crate) use self::variants::{LabelBound, Variants};
+use crate::common::bounds::{METRIC_LABEL_SETS, METRIC_PROVIDER_SETS};
 
 /// The sums of all exchanges since the start of the process.
 #[derive(Debug, Default)]
@@ -120,12 +121,12 @@ impl ExchangeSums {
     /// Returns the sums of these labels, or those of [`OTHER`] models or providers if there are too many sets.
     fn set(&mut self, operation: &str, provider: &str, model: &str) -> &mut LabelledSums {
         let labels = [
-            (SETS_MAX, [operation, provider, model]),
-            (SETS_MAX + PROVIDERS_MORE_MAX, [operation, provider, OTHER]),
+            (&METRIC_LABEL_SETS, [operation, provider, model]),
+            (&METRIC_PROVIDER_SETS, [operation, provider, OTHER]),
         ];
-        let room = labels.into_iter().find(|(max, labels)| {
+        let room = labels.into_iter().find(|(bound, labels)| {
             self.make_key(labels);
-            self.sets.len() < *max || self.sets.contains_key(&*self.key)
+            self.sets.contains_key(&*self.key) || !bound.is_full(self.sets.len())
         });
         let labels = room.map_or([operation, OTHER, OTHER], |(_, labels)| labels);
         self.make_key(&labels);
@@ -151,10 +152,6 @@ impl LabelledSums {
     }
 }
 
-/// The maximum number of sets of operation, provider and model. Later models count as [`OTHER`] models of their provider.
-pub(crate) const SETS_MAX: usize = 100;
-/// The maximum number of further sets, of the other models of a provider. Later providers count as [`OTHER`].
-const PROVIDERS_MORE_MAX: usize = 28;
 /// The label of models and providers beyond the maximum.
 pub(crate) const OTHER: &str = "other";
 /// The label of a provider or model if the exchange reached none.

@@ -6,7 +6,8 @@ use shared::operation::Operation;
 use shared::usage::{Gaps, Lost, Outcome, StepResult, TokenCounts, TraceStep, UsageEvent, UsageLog as _};
 use tempfile::TempDir;
 
-use super::{Count, ExchangeSums, Figure, NONE, OTHER, PROVIDERS_MORE_MAX, SETS_MAX};
+use super::{Count, ExchangeSums, Figure, METRIC_LABEL_SETS, METRIC_PROVIDER_SETS, NONE, OTHER};
+use crate::common::bounds::tests::passes;
 use crate::usage::ingest::Round;
 use crate::usage::tests::{Process, event};
 
@@ -114,11 +115,12 @@ fn a_failover_counts_each_target_and_the_cost_of_the_failed_attempt() {
 /// The names of models come from strangers.
 #[test]
 fn models_and_providers_beyond_the_maximum_are_counted_together() {
-    let models = u64::try_from(SETS_MAX).unwrap() + 50;
+    let models = u64::try_from(METRIC_LABEL_SETS.max()).unwrap() + 50;
     let of_one = (0..models).map(|n| at("p", &format!("m{n}"), n));
-    let sums = sums_of(of_one.chain((0..models).map(|n| at(&format!("p{n}"), "m", models + n))));
+    let events = of_one.chain((0..models).map(|n| at(&format!("p{n}"), "m", models + n)));
+    let sums = passes(&METRIC_LABEL_SETS, || passes(&METRIC_PROVIDER_SETS, || sums_of(events)));
     let all = shown(&sums, Figure::Duration);
-    assert_eq!(all.len(), SETS_MAX + PROVIDERS_MORE_MAX + 1);
+    assert_eq!(all.len(), METRIC_PROVIDER_SETS.max() + 1);
     assert_eq!(all.iter().map(|(_, count, _)| count).sum::<u64>(), 2 * models, "none is left out");
     let count = |place: &str| all.iter().find(|(known, ..)| known == place).map(|(_, count, _)| *count);
     assert_eq!(count("chat p/m0"), Some(1));

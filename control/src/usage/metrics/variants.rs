@@ -1,31 +1,51 @@
 //! Values of an instrument by the value of its own label.
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+use shared::bound::Bound;
 
 use super::OTHER;
+use crate::common::bounds::METRIC_VARIANTS;
 
-/// Values by label. Labels beyond `MAX` are counted together.
+/// Values by label. Labels beyond the bound are counted together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Variants<T, const MAX: usize = VARIANTS_MAX>(BTreeMap<Box<str>, T>);
+pub(crate) struct Variants<T, B = OfInstrument>(BTreeMap<Box<str>, T>, PhantomData<B>);
 
-impl<T, const MAX: usize> Default for Variants<T, MAX> {
-    fn default() -> Self {
-        Self(BTreeMap::new())
+/// The bound of the labels of a kind.
+pub(crate) trait LabelBound {
+    /// Returns the bound.
+    fn bound() -> &'static Bound;
+}
+
+/// The labels of an instrument.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OfInstrument;
+
+impl LabelBound for OfInstrument {
+    fn bound() -> &'static Bound {
+        &METRIC_VARIANTS
     }
 }
 
-impl<T: Default, const MAX: usize> Variants<T, MAX> {
+impl<T, B> Default for Variants<T, B> {
+    fn default() -> Self {
+        Self(BTreeMap::new(), PhantomData)
+    }
+}
+
+impl<T: Default, B: LabelBound> Variants<T, B> {
     /// Changes the value of a label. Only a new label is allocated.
     pub(crate) fn update(&mut self, label: &str, change: impl FnOnce(&mut T)) {
         if let Some(value) = self.0.get_mut(label) {
             return change(value);
         }
-        let label = if self.0.len() < MAX { label } else { OTHER };
+        let label = if B::bound().is_full(self.0.len()) { OTHER } else { label };
         change(self.0.entry(label.into()).or_default());
     }
 }
 
-impl<T, const MAX: usize> Variants<T, MAX> {
+impl<T, B> Variants<T, B> {
     /// Returns the value of a label; `None` if it has none of its own.
     pub(crate) fn get(&self, label: &str) -> Option<&T> {
         self.0.get(label)
@@ -36,5 +56,17 @@ impl<T, const MAX: usize> Variants<T, MAX> {
     }
 }
 
-/// There are fewer kinds of errors, results of attempts, and classes of tokens.
-const VARIANTS_MAX: usize = 48;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::bounds::tests::passes;
+
+    #[test]
+    fn labels_beyond_the_maximum_are_counted_together() {
+        let mut variants = Variants::<u64>::default();
+        let names: Vec<String> = (0..METRIC_VARIANTS.max() + 2).map(|n| n.to_string()).collect();
+        passes(&METRIC_VARIANTS, || names.iter().for_each(|name| variants.update(name, |sum| *sum += 1)));
+        assert_eq!(variants.iter().map(|(_, sum)| sum).sum::<u64>(), names.len() as u64);
+        assert_eq!(variants.iter().find(|(name, _)| *name == OTHER), Some((OTHER, &2)));
+    }
+}

@@ -1,11 +1,13 @@
 //! Counts the records that this node stored in the table, in steps on the writer thread.
 
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use records::block;
 
 use super::table::{self, Followed, followed_of, set_followed};
 use super::tally::{DayNames, PeriodTally};
+use crate::common::bounds::RECALLED_ANSWERS;
 use crate::db::engine::{Db, DbResult, named_params};
 use crate::db::packed_row::{PackedRow, unless_damaged};
 use crate::db::record_id::{NodeId, RecordId};
@@ -150,15 +152,16 @@ impl Follower {
 
 /// Notes the last answers that earlier processes stored, to the minute.
 fn recall(db: &Db, answers: &LastAnswers) -> DbResult<()> {
-    table::newest_targets(db, RECALLED_ROWS, |minute_ms, target, sums| {
+    let mut rows = 0;
+    table::newest_targets(db, |minute_ms, target, sums| {
         if sums.target.has_answered() {
             answers.note(target, minute_ms);
         }
+        rows += 1;
+        if RECALLED_ANSWERS.is_full(rows) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })
 }
 
-/// The maximum number of rows from which last answers are recalled at a start.
-const RECALLED_ROWS: u64 = 4_096;
 /// The exchanges of a step: some milliseconds of work.
 const STEP_EXCHANGES: u64 = 2_048;
 /// Fewer exchanges are counted at this interval. Readers read them from the records until then.

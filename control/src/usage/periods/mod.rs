@@ -11,7 +11,7 @@
 //! a minute belong to the node whose records they sum.
 //!
 //! A figure is kept by each [`Section`] alone, not by combinations, of which there may be as many as records: minutes by
-//! target, hours and days by each of the others, too. The number of names of a day is bounded ([`NAMES_MAX`]).
+//! target, hours and days by each of the others, too. The number of names of a day is bounded ([`PERIOD_NAMES`](crate::common::bounds::PERIOD_NAMES)).
 
 mod figures;
 mod follower;
@@ -148,9 +148,6 @@ fn first_minute(now_ms: u64, days: u64) -> u64 {
 pub(crate) const MINUTE_MS: u64 = 60_000;
 /// The minutes of a day.
 const DAY_MINUTES: u64 = 24 * HOUR_MS / MINUTE_MS;
-/// The maximum number of names of a section in a UTC day. Later ones are counted together, as
-/// [`OTHER`](super::metrics::OTHER), in all periods of the day.
-pub(crate) const NAMES_MAX: usize = 128;
 
 #[cfg(test)]
 mod tests;

@@ -78,22 +78,22 @@ pub(crate) fn rows(
     Ok(())
 }
 
-/// Passes targets of the newest minutes to `take`, each with the start of the minute in milliseconds.
+/// Passes targets of the newest minutes to `take`, each with the start of the minute in milliseconds, until it breaks.
 pub(super) fn newest_targets(
     db: &Db,
-    rows_max: u64,
-    mut take: impl FnMut(u64, (&str, &str), &PeriodSums),
+    mut take: impl FnMut(u64, (&str, &str), &PeriodSums) -> ControlFlow<()>,
 ) -> DbResult<()> {
     let mut statement = db.prepare(NEWEST)?;
     let mut rows = statement.query(named_params! {
         ":grain": Grain::Minute.minutes(),
         ":section": Section::Target.number(),
-        ":max": rows_max,
     })?;
     while let Some(row) = rows.next()? {
         let row = read(row)?;
-        if let Some(sums) = row.sums() {
-            take(row.start_ms, (row.name, row.model), &sums);
+        if let Some(sums) = row.sums()
+            && take(row.start_ms, (row.name, row.model), &sums).is_break()
+        {
+            break;
         }
     }
     Ok(())
@@ -224,7 +224,7 @@ pub(crate) fn prune(tx: &Db, now_ms: u64, days_max: u64, until: Instant) -> DbRe
 const ROWS: &str = "SELECT start, name, model, cost_nano_usd, unpriced, figures FROM usage_period \
      WHERE grain = :grain AND section = :section AND start >= :from AND start < :to ORDER BY start";
 const NEWEST: &str = "SELECT start, name, model, cost_nano_usd, unpriced, figures FROM usage_period \
-     WHERE grain = :grain AND section = :section ORDER BY start DESC LIMIT :max";
+     WHERE grain = :grain AND section = :section ORDER BY start DESC";
 const FIRST: &str = "SELECT min(start) FROM usage_period WHERE grain = :grain AND section = :section";
 const NAMES: &str = "SELECT name, model FROM usage_period \
      WHERE grain = :grain AND section = :section AND start = :start";

@@ -7,7 +7,8 @@ use records::{Record, Trace};
 
 use super::figures::{Part, PeriodFigures, Target, each_part};
 use super::target::TargetSums;
-use super::{DAY_MINUTES, Grain, MINUTE_MS, NAMES_MAX, Section, table};
+use super::{DAY_MINUTES, Grain, MINUTE_MS, Section, table};
+use crate::common::bounds::PERIOD_NAMES;
 use crate::db::engine::{Db, DbResult};
 use crate::usage::metrics::OTHER;
 
@@ -118,7 +119,7 @@ impl DayNames {
         if known.contains(&key) {
             return Ok(names);
         }
-        if is_fixed || known.len() >= NAMES_MAX {
+        if is_fixed || PERIOD_NAMES.is_full(known.len()) {
             return Ok(others(section));
         }
         known.insert(key);

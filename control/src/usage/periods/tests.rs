@@ -12,6 +12,8 @@ use tempfile::TempDir;
 
 use super::tally::{PeriodKey, PeriodSums};
 use super::*;
+use crate::common::bounds::PERIOD_NAMES;
+use crate::common::bounds::tests::passes;
 use crate::db::engine::Db;
 use crate::db::packed_row::PackedRow;
 use crate::usage::last_answers::LastAnswers;
@@ -154,20 +156,20 @@ fn each_record_counts_once_whatever_ends_the_process() {
 fn names_beyond_the_maximum_of_a_day_are_counted_together_in_all_its_periods() {
     let home = TempDir::new().unwrap();
     let mut process = Process::start(home.path());
-    let models = u64::try_from(NAMES_MAX).unwrap() + 9;
+    let models = u64::try_from(PERIOD_NAMES.max()).unwrap() + 9;
     let day_ms = Grain::Day.ms();
     let model =
         |n: u64, start_ms| UsageEvent { model: Some(ModelId::new(format!("m{n:03}"))), ..at(n, start_ms) };
     let today = (0..models).map(|n| model(n, START_MS + n * 20_000));
     store(&mut process, today.chain([model(models, START_MS + day_ms)]));
-    follow(&mut process);
+    passes(&PERIOD_NAMES, || follow(&mut process));
     // A process that knows no names yet goes on with those of the table.
     store(&mut process, [model(models - 1, START_MS), model(0, START_MS + 1_000)]);
     follow(&mut process);
     let day = shown(process.meter.db(), Grain::Day, Section::Target);
     let others = format!("{OTHER}/{OTHER}");
     let today = START_MS - START_MS % day_ms;
-    assert_eq!(day.keys().filter(|(start_ms, _)| *start_ms == today).count(), NAMES_MAX + 1);
+    assert_eq!(day.keys().filter(|(start_ms, _)| *start_ms == today).count(), PERIOD_NAMES.max() + 1);
     assert_eq!(day[&(today, others.clone())].figures.requests, 10);
     assert_eq!(day[&(today, "p/m000".to_owned())].figures.requests, 2);
     assert_eq!(

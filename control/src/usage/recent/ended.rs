@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use records::{Record, RecordName, Trace};
+use shared::bound::Bound;
 
 use super::Share;
-use crate::usage::metrics::Variants;
+use crate::common::bounds::RECENT_NAMES;
+use crate::usage::metrics::{LabelBound, Variants};
 use crate::usage::periods::{Attempt, PeriodFigures, lost_attempts};
 use crate::usage::requests::attempts::Failover;
 use crate::usage::requests::exchange_end::ExchangeEnd;
@@ -26,7 +28,17 @@ pub(super) struct EndedSums {
 }
 
 /// Shares by name.
-pub(super) type Shares = Variants<Share, NAMES_MAX>;
+pub(super) type Shares = Variants<Share, OfName>;
+
+/// The selectors, and the providers, of recent exchanges.
+#[derive(Debug)]
+pub(super) struct OfName;
+
+impl LabelBound for OfName {
+    fn bound() -> &'static Bound {
+        &RECENT_NAMES
+    }
+}
 
 impl EndedExchanges {
     /// Adds an exchange. One that claims to end later than `now_ms` ended now.
@@ -81,5 +93,19 @@ fn add(shares: &mut Shares, name: &str, share: Share) {
     shares.update(name, |sum| *sum = sum.plus(share));
 }
 
-/// The maximum number of selectors, and of providers, that are counted separately.
-const NAMES_MAX: usize = 256;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::bounds::tests::passes;
+    use crate::usage::metrics::OTHER;
+
+    #[test]
+    fn names_beyond_the_maximum_are_counted_together() {
+        let mut shares = Shares::default();
+        let names: Vec<String> = (0..RECENT_NAMES.max() + 2).map(|n| n.to_string()).collect();
+        let share = Share { total: 1, ..Share::default() };
+        passes(&RECENT_NAMES, || names.iter().for_each(|name| add(&mut shares, name, share)));
+        assert_eq!(shares.iter().count(), RECENT_NAMES.max() + 1);
+        assert_eq!(shares.get(OTHER).map(|share| share.total), Some(2));
+    }
+}

@@ -17,6 +17,7 @@ use self::groups::{GroupKey, Groups};
 use self::records::Records;
 use self::strip::Strip;
 use self::window::ReportWindow;
+use crate::common::bounds::REPORT_GROUPS;
 use crate::db::engine::{Db, DbError, DbErrorKind, DbResult};
 use crate::db::{HOUR_MS, signed};
 use crate::usage::dimension::{Dimension, Marks};
@@ -152,11 +153,16 @@ pub(crate) fn page(
     Ok(Ok(ReportPage { groups, totals, next }))
 }
 
-/// Returns every group of a report that is known to be short. Fails with [`too_slow`] at `until`.
-pub(crate) fn sums(db: &Db, question: &ReportQuestion, until: Instant) -> DbResult<Vec<ReportGroup>> {
+/// Returns every group of a report that is known to be short, and true if there are no more than [`REPORT_GROUPS`]. Fails
+/// with [`too_slow`] at `until`.
+pub(crate) fn sums(db: &Db, question: &ReportQuestion, until: Instant) -> DbResult<(Vec<ReportGroup>, bool)> {
     let tx = db.read_transaction()?;
-    let part = ReportPart { order: None, cursor: None, limit: SORTED_MAX, page_until: until, until };
-    Ok(in_order(&tx, question, &part)?.0)
+    let part = ReportPart { order: None, cursor: None, limit: REPORT_GROUPS.max(), page_until: until, until };
+    let (groups, more) = in_order(&tx, question, &part)?;
+    if more.is_some() {
+        REPORT_GROUPS.reach();
+    }
+    Ok((groups, more.is_none()))
 }
 
 fn totals(db: &Db, question: &ReportQuestion, part: &ReportPart) -> DbResult<UsageSums> {

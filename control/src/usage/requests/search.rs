@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use records::{Record, RecordName};
 
+use crate::common::bounds::SEARCHED_NAMES;
 use crate::db::engine::{Db, DbResult, named_params};
 use crate::db::record_id::RecordId;
 use crate::usage::request_index;
@@ -27,8 +28,10 @@ impl Search {
     /// Looks up the ids of what the text is a part of, and the rows of a request with this id. Names of deleted objects
     /// are not found.
     pub(super) fn resolved(&self, db: &Db) -> DbResult<Self> {
-        let values = named_params! {":q": self.text.to_ascii_lowercase(), ":rows": NAMED_MAX};
-        let ids = db.rows(NAMED, values, |row| row.get("id"))?;
+        let values = named_params! {":q": self.text.to_ascii_lowercase(), ":rows": SEARCHED_NAMES.max() + 1};
+        let mut ids: Vec<String> = db.rows(NAMED, values, |row| row.get("id"))?;
+        SEARCHED_NAMES.cut(&mut ids);
+        let ids = ids.into_iter().collect();
         Ok(Self { text: self.text.clone(), ids, rows: request_index::rows_with(db, &self.text)? })
     }
 
@@ -61,8 +64,29 @@ const NAMES: [RecordName; 7] = [
 ];
 const OWNERS: [RecordName; 3] = [RecordName::Key, RecordName::Project, RecordName::Principal];
 
-/// The maximum number of keys, projects and humans that a search considers.
-const NAMED_MAX: u32 = 100_000;
 const NAMED: &str = "SELECT id FROM keys WHERE instr(lower(name), :q) > 0 \
      UNION ALL SELECT id FROM projects WHERE instr(lower(name), :q) > 0 \
      UNION ALL SELECT id FROM principals WHERE instr(lower(name), :q) > 0 OR instr(lower(email), :q) > 0 LIMIT :rows";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::bounds::tests::passes;
+    use crate::db::sqlite_state::migrate::migrate;
+
+    #[test]
+    fn names_beyond_the_maximum_are_not_searched_and_that_is_counted() {
+        let mut db = Db::in_memory().unwrap();
+        migrate(&mut db).unwrap();
+        db.execute(
+            "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < :count) \
+             INSERT INTO projects (id, name, disabled, version, created_at_ms, updated_at_ms) \
+             SELECT printf('project_%06d', i), 'Blue ' || i, 0, 1, 1, 1 FROM n",
+            [SEARCHED_NAMES.max()],
+        )
+        .unwrap();
+        let search = |text: &str| Search::new(text.to_owned()).resolved(&db).unwrap();
+        assert_eq!(search("blue 77").ids.len(), 1_111);
+        assert_eq!(passes(&SEARCHED_NAMES, || search("blue")).ids.len(), SEARCHED_NAMES.max());
+    }
+}

@@ -8,6 +8,7 @@ use shared::clock::unix_ms;
 use shared::snapshot::SnapshotReader;
 
 use super::circuits::CircuitWatch;
+use crate::common::bounds::CHANGES_WAITING;
 use crate::db::circuit_changes::{CircuitChange, TargetFilter};
 use crate::db::engine::DbResult;
 use crate::db::telemetry::TelemetryDb;
@@ -39,10 +40,10 @@ impl ChangeWatch {
         Self { circuits, changes: Vec::new(), is_failing: false, rests_until: None }
     }
 
-    /// Notices changes of circuits. Beyond [`CHANGES_MAX`] that are not stored, the earliest are dropped.
+    /// Notices changes of circuits. Beyond [`CHANGES_WAITING`] that are not stored, the earliest are dropped.
     pub(super) fn look(&mut self) {
         self.changes.extend(self.circuits.look(unix_ms()));
-        let excess = self.changes.len().saturating_sub(CHANGES_MAX);
+        let excess = CHANGES_WAITING.excess(self.changes.len());
         self.changes.drain(..excess);
     }
 
@@ -88,5 +89,3 @@ impl ChangeWatch {
 
 /// The pause after a failure to store.
 const PAUSE: Duration = Duration::from_secs(10);
-/// The maximum number of changes that wait to be stored.
-const CHANGES_MAX: usize = 1_000;

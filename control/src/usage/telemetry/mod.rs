@@ -22,6 +22,7 @@ use shared::port::{Capture, ExchangeTap, Side};
 use tokio::sync::oneshot;
 
 pub(crate) use self::changes::{ChangeQuestion, ChangeWatch};
+use crate::common::bounds::TELEMETRY_ORDERS;
 use crate::common::recorded::{Allowance, RecordedExchange, Sides};
 use crate::common::vault::{SealPlace, VaultKeys};
 use crate::db::circuit_changes::CircuitChange;
@@ -60,8 +61,6 @@ pub(crate) struct TelemetryQueue {
     orders: Receiver<TelemetryOrder>,
 }
 
-/// The maximum number of orders in the queue.
-const ORDERS_MAX: usize = 1_024;
 /// The maximum number of bytes of captured exchanges in memory.
 const MEMORY_BYTES_MAX: usize = 64 << 20;
 /// The interval of deletion, of warnings, and of attempts to open the database.
@@ -71,7 +70,7 @@ const TICK: Duration = Duration::from_secs(1);
 
 impl TelemetryQueue {
     pub(crate) fn new() -> Self {
-        let (sender, orders) = bounded(ORDERS_MAX);
+        let (sender, orders) = bounded(TELEMETRY_ORDERS.max());
         Self { telemetry: Telemetry { orders: sender, dropped: Arc::default() }, orders }
     }
 
@@ -123,6 +122,7 @@ impl Telemetry {
 
     fn keep(&self, captured: Box<Captured>) {
         if self.orders.try_send(TelemetryOrder::Keep(captured)).is_err() {
+            TELEMETRY_ORDERS.reach();
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -317,4 +317,21 @@ impl TelemetryState {
 /// The place to which an exchange is sealed.
 fn place(request_id: &str) -> SealPlace<'_> {
     SealPlace { table: "captured", column: "exchange", id: request_id }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::bounds::tests::passes;
+
+    #[test]
+    fn captured_exchanges_beyond_the_queue_are_dropped_and_counted() {
+        let queue = TelemetryQueue::new();
+        let capture = queue.capture();
+        let exchange = || drop(capture.begin("r"));
+        (0..TELEMETRY_ORDERS.max()).for_each(|_| exchange());
+        assert_eq!(queue.telemetry.dropped.load(Ordering::Relaxed), 0);
+        passes(&TELEMETRY_ORDERS, exchange);
+        assert_eq!(queue.telemetry.dropped.load(Ordering::Relaxed), 1);
+    }
 }

@@ -11,8 +11,8 @@ use shared::usage::UsageLog as _;
 use tempfile::TempDir;
 
 use super::{Process, append, event, frames, large, only_file, paths};
+use crate::common::bounds::JOURNAL_BYTES;
 use crate::usage::gauge::read;
-use crate::usage::journal::JOURNAL_BYTES_MAX;
 use crate::usage::journal::segment::file_name;
 use crate::usage::journal::spare_files::AHEAD as SPARES_AHEAD;
 
@@ -185,7 +185,7 @@ fn an_oversized_journal_file_is_read_up_to_the_written_length() {
     drop(process);
     let mut process = Process::start(home.path());
     process.meter.begin();
-    assert!(read(&process.gauge().sealed_bytes) < JOURNAL_BYTES_MAX);
+    assert!(read(&process.gauge().sealed_bytes) < JOURNAL_BYTES.max() as u64);
     assert_eq!((process.stored(), process.files()), ([10; 3], 0));
 }
 

@@ -98,7 +98,13 @@ mod tests {
 
     fn found(models: &[&str]) -> Detected {
         let models = models.iter().map(|&model| model.to_owned()).collect();
-        Detected { registry_id: "ollama", name: "Ollama", base_url: "http://127.0.0.1:11434/v1", models }
+        Detected {
+            registry_id: "ollama",
+            name: "Ollama",
+            base_url: "http://127.0.0.1:11434/v1",
+            models,
+            models_omitted: 0,
+        }
     }
 
     /// Runs the command `times` times with a file of these providers and further text; returns the stored endpoints and

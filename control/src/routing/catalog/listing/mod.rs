@@ -14,6 +14,7 @@ use shared::prices::{Prices, Rates, femto_a_token};
 use shared::provider::path::Pages;
 use shared::usage::Class;
 
+use crate::common::bounds::LISTED_MODELS;
 use crate::common::model_facts::Facts;
 use crate::routing::config::is_model_id;
 
@@ -40,6 +41,8 @@ pub(crate) struct SkippedEntries {
     pub(crate) repeated: u64,
     /// Entries beyond the limit.
     pub(crate) over_limit: u64,
+    /// Lists of which further pages were not read.
+    pub(crate) unread_lists: u64,
 }
 
 /// An upstream's models by id.
@@ -61,10 +64,11 @@ impl UpstreamListing {
         self.skipped.without_usable_id += other.skipped.without_usable_id;
         self.skipped.repeated += other.skipped.repeated;
         self.skipped.over_limit += other.skipped.over_limit;
+        self.skipped.unread_lists += other.skipped.unread_lists;
         for (id, offer) in other.models {
             if self.models.contains_key(&id) {
                 self.skipped.repeated += 1;
-            } else if self.models.len() >= MODELS_MAX {
+            } else if LISTED_MODELS.is_full(self.models.len()) {
                 self.skipped.over_limit += 1;
             } else {
                 self.models.insert(id, offer);
@@ -183,7 +187,7 @@ impl UpstreamListing {
         };
         if self.models.contains_key(id) {
             self.skipped.repeated += 1;
-        } else if self.models.len() >= MODELS_MAX {
+        } else if LISTED_MODELS.is_full(self.models.len()) {
             self.skipped.over_limit += 1;
         } else {
             self.models.insert(id.to_owned(), offer(entry, id));
@@ -310,8 +314,6 @@ const IDS: &[&str] = &["id", "modelId", "inferenceProfileId", "model", "name"];
 /// Fields of the display name.
 const NAMES: &[&str] = &["display_name", "displayName", "modelName", "inferenceProfileName", "name"];
 const PAGE_NAME_BYTES_MAX: usize = 4_096;
-/// The most models kept per instance.
-pub(crate) const MODELS_MAX: usize = 5_000;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! Model lists of well-known vendors and servers, and hostile ones.
 
 use super::*;
+use crate::common::bounds::tests::passes;
 
 fn ids(body: &str) -> Vec<String> {
     read(body.as_bytes()).unwrap().models.into_keys().collect()
@@ -154,14 +155,18 @@ fn unusable_entries_are_skipped_and_counted() {
     );
     let listing = read(body.as_bytes()).unwrap();
     assert_eq!(listing.models.keys().collect::<Vec<_>>(), ["good"]);
-    assert_eq!(listing.skipped, SkippedEntries { without_usable_id: 8, repeated: 1, over_limit: 0 });
+    assert_eq!(
+        listing.skipped,
+        SkippedEntries { without_usable_id: 8, repeated: 1, over_limit: 0, unread_lists: 0 }
+    );
 }
 
 #[test]
 fn a_model_over_the_limit_is_counted_and_dropped() {
-    let many: Vec<_> = (0..=MODELS_MAX).map(|n| serde_json::json!({"id": format!("m{n}")})).collect();
-    let listing = read(&serde_json::to_vec(&many).unwrap()).unwrap();
-    assert_eq!((listing.models.len(), listing.skipped.over_limit), (MODELS_MAX, 1));
+    let many: Vec<_> =
+        (0..=LISTED_MODELS.max()).map(|n| serde_json::json!({"id": format!("m{n}")})).collect();
+    let listing = passes(&LISTED_MODELS, || read(&serde_json::to_vec(&many).unwrap()).unwrap());
+    assert_eq!((listing.models.len(), listing.skipped.over_limit), (LISTED_MODELS.max(), 1));
 }
 
 #[test]
@@ -225,7 +230,7 @@ fn pages_are_joined_up_to_the_model_limit() {
         let ids: Vec<_> = (from..from + count).map(|n| serde_json::json!({"id": format!("m{n}")})).collect();
         read(&serde_json::to_vec(&ids).unwrap()).unwrap()
     };
-    let mut all = page(0, MODELS_MAX - 1);
-    all.join(page(MODELS_MAX - 2, 3));
-    assert_eq!((all.models.len(), all.skipped.repeated, all.skipped.over_limit), (MODELS_MAX, 1, 1));
+    let mut all = page(0, LISTED_MODELS.max() - 1);
+    all.join(page(LISTED_MODELS.max() - 2, 3));
+    assert_eq!((all.models.len(), all.skipped.repeated, all.skipped.over_limit), (LISTED_MODELS.max(), 1, 1));
 }

@@ -7,6 +7,7 @@ use shared::snapshot::Route;
 
 use super::comparison::{Comparison, is_target};
 use super::{EffectWarning, SHOWN_MAX};
+use crate::common::bounds::EFFECT_WARNINGS;
 
 impl Comparison<'_> {
     /// Returns the names of the endpoints that lose a target.
@@ -22,18 +23,18 @@ impl Comparison<'_> {
     pub(super) fn warnings(&self) -> Vec<EffectWarning> {
         let mut warnings: Vec<_> = self.unpriced_warning().into_iter().collect();
         let aliases = self.rerouted.iter().filter_map(|name| self.alias_warning(name));
-        warnings.extend(aliases.take(WARNINGS_MAX));
+        warnings.extend(bounded(aliases));
         let (before, after) = (&self.preview.before.endpoints, &self.preview.after.endpoints);
         let had_targets = |endpoint: &Arc<Endpoint>| {
             endpoint_named(before, endpoint).is_none_or(|before| !before.targets.is_empty())
         };
         let empty = after.iter().filter(|endpoint| endpoint.targets.is_empty() && had_targets(endpoint));
-        warnings.extend(empty.take(WARNINGS_MAX).map(|endpoint| EffectWarning {
+        warnings.extend(bounded(empty.map(|endpoint| EffectWarning {
             code: "endpoint_without_target",
             param: None,
             message: format!("The endpoint '{}' has no target left. Requests for it fail.", endpoint.name),
             objects: vec![endpoint.name.to_string()],
-        }));
+        })));
         if !self.useless.is_empty() {
             let message =
                 "The key can use no model and no endpoint: its lists, or those of its project, permit none.";
@@ -117,7 +118,31 @@ fn endpoint_named<'a>(endpoints: &'a [Arc<Endpoint>], wanted: &Endpoint) -> Opti
     endpoints.get(place)
 }
 
+/// Returns the first warnings of a kind.
+fn bounded(warnings: impl Iterator<Item = EffectWarning>) -> Vec<EffectWarning> {
+    let mut warnings: Vec<_> = warnings.collect();
+    EFFECT_WARNINGS.cut(&mut warnings);
+    warnings
+}
+
 /// The most models that the text of a warning names.
 const NAMED_MAX: usize = 5;
-/// The most warnings of a kind.
-const WARNINGS_MAX: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::bounds::tests::passes;
+
+    #[test]
+    fn warnings_beyond_the_maximum_are_left_out_and_counted() {
+        let warning = |n: usize| EffectWarning {
+            code: "alias",
+            param: None,
+            message: n.to_string(),
+            objects: Vec::new(),
+        };
+        let all = (0..=EFFECT_WARNINGS.max()).map(warning);
+        let kept = passes(&EFFECT_WARNINGS, || bounded(all));
+        assert_eq!((kept.len(), kept[0].message.as_str()), (EFFECT_WARNINGS.max(), "0"));
+    }
+}

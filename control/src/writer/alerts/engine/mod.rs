@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::common::bounds::ALERT_CONDITIONS;
 use crate::db::alert_rules::{AlertKind, AlertRule, Severity};
 use crate::db::alerts::{Alert, AlertFigures};
 
@@ -154,7 +155,7 @@ impl AlertEngine {
         measurement: &Measurement,
         now_ms: u64,
     ) -> Option<AlertChange> {
-        if !self.conditions.contains_key(key) && self.conditions.len() >= CONDITIONS_MAX {
+        if !self.conditions.contains_key(key) && ALERT_CONDITIONS.is_full(self.conditions.len()) {
             return None;
         }
         let condition = self.conditions.entry(key.clone()).or_insert(Condition::Waiting { since_ms: now_ms });
@@ -228,9 +229,6 @@ fn concerns(rule: &AlertRule, object: Option<&str>) -> bool {
 fn key(rule: &str, object: Option<&str>) -> Key {
     (rule.to_owned(), object.unwrap_or_default().to_owned())
 }
-
-/// The maximum number of conditions that are followed. More are ignored until others end.
-const CONDITIONS_MAX: usize = 2_000;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! The engine: every transition, and the conditions of rules.
 
 use super::*;
+use crate::common::bounds::tests::passes;
 
 fn rule(id: &str, kind: AlertKind, hold_seconds: u32, clear_seconds: u32) -> AlertRule {
     AlertRule {
@@ -156,6 +157,8 @@ fn rules_compare_the_measurement_with_their_threshold() {
 #[test]
 fn the_number_of_followed_conditions_is_bounded() {
     let mut stored = Stored::new(vec![rule("down", AlertKind::ProviderDown, 0, 0)]);
-    let many = (0..=CONDITIONS_MAX).map(|n| found(AlertKind::ProviderDown, &n.to_string(), 0.0)).collect();
-    assert_eq!(stored.at(1, AlertKind::ProviderDown, many).len(), CONDITIONS_MAX);
+    let max = ALERT_CONDITIONS.max();
+    let many = (0..=max).map(|n| found(AlertKind::ProviderDown, &n.to_string(), 0.0)).collect();
+    let opened = passes(&ALERT_CONDITIONS, || stored.at(1, AlertKind::ProviderDown, many));
+    assert_eq!(opened.len(), max);
 }
