@@ -55,3 +55,48 @@ fn sums(row: Row<'_>) -> DbResult<(u64, HourCost)> {
 
 const OF_HOURS: &str = "SELECT hour, project, key, CAST(sum(requests) AS BIGINT) AS requests, CAST(sum(cost_nano_usd) AS DOUBLE PRECISION) AS cost_nano_usd \
      FROM usage_hour WHERE hour IN (SELECT value FROM json_each(:hours)) GROUP BY hour, project, key";
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use shared::id::KeyId;
+    use shared::usage::{UsageEvent, UsageLog as _};
+
+    use super::*;
+    use crate::db::HOUR_MS;
+    use crate::usage::tests::{Process, event};
+
+    /// The watch of spending reads hour by hour, so the other hours of very many keys must not make a read longer.
+    #[test]
+    fn an_hour_of_thirty_thousand_keys_is_read_whole_and_alone() {
+        const KEYS: u64 = 30_000;
+        let home = tempfile::TempDir::new().unwrap();
+        let mut process = Process::start(home.path());
+        let mut log = process.journal.log().unwrap();
+        let steps = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&steps);
+        process.meter.db_mut().on_each_step(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            false
+        });
+        let first = event(0).started_at_ms / HOUR_MS;
+        let mut taken = Vec::new();
+        for hour in [first + 1, first] {
+            for n in 0..KEYS {
+                let (key, started_at_ms) = (KeyId::new(format!("key_{n}")), hour * HOUR_MS);
+                let cost = Some(1_000 * (n + 1));
+                log.append(&UsageEvent { key, started_at_ms, cost_nano_usd: cost, ..event(hour * KEYS + n) });
+            }
+            process.settle();
+            let before = steps.load(Ordering::Relaxed);
+            let costs = hour_costs(process.meter.db_mut(), &[first + 1]).unwrap();
+            taken.push(steps.load(Ordering::Relaxed) - before);
+            assert_eq!(costs.len() as u64, KEYS);
+            let last = &costs[&CostSubject::Key(format!("key_{}", KEYS - 1))];
+            assert_eq!(last[&(first + 1)], HourCost { requests: 1, micro_usd: KEYS as f64 });
+        }
+        assert!(taken[1] <= taken[0] + 9, "{taken:?}");
+    }
+}

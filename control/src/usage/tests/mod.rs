@@ -2,6 +2,7 @@
 
 mod faults;
 mod rows;
+mod scale;
 mod shared_files;
 
 use std::collections::HashSet;
