@@ -287,8 +287,12 @@ async fn one_connection_too_many_is_refused() {
     let reached = state["bounds_reached"].as_array().unwrap();
     let found = reached.iter().find(|bound| bound["bound"] == "connections").unwrap();
     assert!(found["reached"].as_u64() > Some(0) && found["max"].is_null(), "{found}");
-    let metrics = gateway.client().get("/metrics").await.unwrap();
-    let metrics = std::str::from_utf8(&metrics.body).unwrap();
+    let metrics = wait::eventually("the place", async || {
+        let page = gateway.client().get("/metrics").await.ok()?;
+        (page.status == 200).then_some(page.body)
+    })
+    .await;
+    let metrics = std::str::from_utf8(&metrics).unwrap();
     assert!(!metrics.contains("llmgw_bound_reached_total{bound=\"connections\"} 0\n"), "{metrics}");
     assert!(metrics.contains("llmgw_bound_reached_total{bound=\"exports\"} 0\n"), "{metrics}");
 }

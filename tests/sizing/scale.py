@@ -200,7 +200,10 @@ def measure_backups(gateway, line, folder):
     for number in ("first", "second"):
         earlier = {backup["name"] for backup in line.admin("GET", "backups")["data"]}
         before, began = gateway.cpu(), time.monotonic()
-        line.admin("POST", "backups", {})
+        # The archive of the first one is listed before its job has ended.
+        while "error" in line.ask("POST", "/admin/api/backups", {}, wanted=(202, 409)):
+            time.sleep(0.2)
+            before, began = gateway.cpu(), time.monotonic()
         while not (done := [b for b in line.admin("GET", "backups")["data"] if b["name"] not in earlier and b.get("state") != "running"]):
             time.sleep(0.2)
         wall = time.monotonic() - began
