@@ -218,8 +218,6 @@ const UNTESTED: &[(&str, &str)] = &[
     ("LISTED_BACKUPS", "one call of `cut` on the names of the folder"),
     ("ALERT_CHANGES", "one call of `cut` on the changes of an evaluation"),
     ("LISTING_PAGES", "the loop ends by the bound itself"),
-    ("SESSIONS_OF_HUMAN", "`sessions.rs` goes beyond it by `holder.bound()`"),
-    ("SESSIONS_OF_KEY", "`sessions.rs` goes beyond it by `holder.bound()`"),
     ("KEY_HOLDERS", "a holder waits 5 s for the place: tests/own_key.rs"),
     ("SCRAPES", "the same function as PUBLIC_REQUESTS"),
     ("CHANGES_WAITING", "needs a failing disk while a thousand circuits change"),
@@ -234,18 +232,15 @@ const UNTESTED: &[(&str, &str)] = &[
 /// `path name reason` of each bound that is in no table.
 const CLASSES: &str = "
 control/src/admin/alerts.rs OBJECTS_MAX refuses
-control/src/admin/audit.rs LIMIT_DEFAULT asked
-control/src/admin/audit.rs LIMIT_MAX refuses
 control/src/admin/audit.rs PAGE_ROWS steps
 control/src/admin/backups/mod.rs DOWNLOADS_MAX refuses
 control/src/admin/endpoints.rs MEMBERS_MAX refuses
 control/src/admin/explain.rs CASES_MAX refuses
 control/src/admin/explain.rs FAULTS_MAX refuses
 control/src/admin/field.rs ENTRIES_MAX refuses
-control/src/admin/gate/mod.rs COOKIES_MAX range
+control/src/admin/gate/cookie.rs COOKIES_MAX range
 control/src/admin/gate/wrong_keys.rs ADDRESSES_MAX refuses
 control/src/admin/list.rs LIMIT_DEFAULT pages
-control/src/admin/list.rs LIMIT_MAX refuses
 control/src/admin/live/hub.rs KEPT_MAX latest
 control/src/admin/outbox.rs CLAIMED_MAX refuses
 control/src/admin/query.rs MOMENT_MAX range
@@ -268,6 +263,7 @@ control/src/common/recorded.rs PIECES_MAX told
 control/src/common/regular_file.rs THREADS_MAX refuses
 control/src/db/alert_rules.rs RULES_MAX refuses
 control/src/db/audit_pages.rs LOOKED_AT_MAX pages
+control/src/db/circuit_changes.rs ROWS_PER_STEP steps
 control/src/db/names.rs LABELS_MAX cache
 control/src/db/outbox/lease.rs ENDED_MAX steps
 control/src/db/quotas/used.rs USED_MAX range
@@ -278,11 +274,9 @@ control/src/db/sealed.rs UNOPENED_MAX told
 control/src/db/sqlite_state/copy.rs TRIES_MAX tries
 control/src/db/sqlite_state/lock.rs take(16) range
 control/src/db/sqlite_state/open.rs WAL_PAGES_MAX steps
-control/src/db/telemetry_targets.rs ROWS_PER_STEP steps
 control/src/fuzzing.rs PATHS_MAX range
 control/src/fuzzing.rs UNPACKED_MAX range
 control/src/jobs/anonymous/mod.rs OUTPUT_TOKENS_MAX asked
-control/src/jobs/otlp/span_exporter.rs DOUBLINGS_MAX tries
 control/src/jobs/otlp/span_exporter.rs TRIES_MAX tries
 control/src/jobs/outbox/mod.rs PER_WEBHOOK_MAX parallel
 control/src/jobs/outbox/mod.rs ROWS steps
@@ -314,8 +308,17 @@ control/src/state/backup/temporary_directory.rs REMOVALS_MAX tries
 control/src/state/log_lines/rolling.rs FILES_MAX latest
 control/src/usage/ingest/mod.rs BATCH_MAX steps
 control/src/usage/ingest/mod.rs LEFT_MAX steps
+control/src/usage/journal/resting.rs RESTING_MAX cache
 control/src/usage/journal/spare_files.rs AHEAD steps
+control/src/usage/journal/spare_files.rs KEPT_MAX cache
 control/src/usage/journal/spare_files.rs SPARES_MAX cache
+control/src/usage/origins/allowance.rs AT_ONCE_MAX refuses
+control/src/usage/origins/allowance.rs OWNERS_MAX refuses
+control/src/usage/origins/allowance.rs UNKNOWN_MAX refuses
+control/src/usage/origins/mod.rs WAITING_MAX refuses
+control/src/usage/origins/table.rs LIMIT(256) steps
+control/src/usage/periods/rest.rs FEW_ROWS range
+control/src/usage/periods/table.rs LIMIT(16) steps
 control/src/usage/recent/feed.rs BATCHES_MAX cache
 control/src/usage/recent/mod.rs MINUTES_KEPT latest
 control/src/usage/report/mod.rs SORTED_MAX refuses
@@ -325,6 +328,7 @@ control/src/usage/reprice.rs REQUESTS_MAX refuses
 control/src/usage/requests/attempts.rs RESULTS_MAX told
 control/src/usage/retention/mod.rs AUDIT_ROWS steps
 control/src/usage/retention/mod.rs OUTBOX_ROWS steps
+control/src/usage/retention/mod.rs SESSION_ROWS steps
 control/src/usage/retention/tables.rs LIMIT(16) steps
 control/src/usage/retention/tables.rs LIMIT(64) steps
 control/src/usage/series/mod.rs GROUPS_COUNTED_MAX refuses

@@ -49,6 +49,8 @@ fn every_one_of_very_many_records_is_in_the_reports_and_found_alone() {
             assert!(log.append(&record(n, count)));
         }
         process.settle();
+        // Runs of the index are made between the turns of storing.
+        (0..1_000).for_each(|_| process.meter.index_requests());
         let before = steps.load(Ordering::Relaxed);
         let found = row(process.meter.db_mut(), &NamedRequest::newest("req-77")).unwrap();
         assert!(found.is_some());
