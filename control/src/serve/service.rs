@@ -159,8 +159,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (telemetry, keeper) = telemetry.start((&config.state_dir, &keys), changes, &params.alarm)?;
     let jobs = Jobs::after(db::jobs::all(meter.db_mut()).map_err(io::Error::other)?);
     let (backups, retention) = (Backups::of(&config, &jobs), retention(&config, &journal, &jobs));
-    let catalog = CatalogCache::load(&config.state_dir, meter.db_mut());
-    let tokens = AccessTokens::default();
+    let (catalog, tokens) = (CatalogCache::load(&config.state_dir, meter.db_mut()), AccessTokens::default());
     let publisher = PublisherParams {
         config: Arc::clone(&config),
         keys: Arc::clone(&keys),
