@@ -282,7 +282,7 @@ async fn a_malformed_model_list_changes_nothing_and_a_long_one_is_cut() {
     upstream.then(Answer::json(200, json!({"data": many}).to_string()));
     let (_, synced) = post(&client, "providers/up/sync", json!({})).await;
     assert_eq!(synced["models"], 5_000);
-    let skipped = json!({"without_usable_id": 3, "repeated": 1, "over_limit": 5_000});
+    let skipped = json!({"without_usable_id": 3, "repeated": 1, "over_limit": 5_000, "unread_lists": 0});
     assert_eq!(synced["skipped"], skipped);
     upstream.then(Answer::completion("ok"));
     assert_eq!(client.chat(chat::request("up/m04999")).await.status, 200);

@@ -59,6 +59,17 @@ enum RetentionStage {
     Sessions,
 }
 
+/// What a step has deleted.
+#[derive(Debug, Default)]
+struct Deleted {
+    /// Rows of `usage`.
+    rows: u64,
+    /// The exchanges in them.
+    exchanges: u64,
+    /// Audit records.
+    audits: u64,
+}
+
 impl RetentionPass {
     pub(crate) fn new(lifetimes: &Lifetimes, gauge: Arc<Pruning>) -> Self {
         let now = Instant::now();
@@ -120,7 +131,7 @@ impl RetentionPass {
         }
     }
 
-    /// Runs the current stage and returns the next one.
+    /// Runs the current stage, and those that follow it as long as there is time. Returns the stage to go on with.
     fn work(
         &mut self,
         db: &mut Db,
@@ -135,33 +146,45 @@ impl RetentionPass {
             self.kept_from_hour = tables::oldest_exchange(db, usage_before)? / HOUR_MS;
             return Ok(RetentionStage::Usage);
         }
-        let (is_done, next, counts) = tables::lazily(db, |tx| self.delete(tx, keys, now_ms, until))?;
+        let mut deleted = Deleted::default();
+        let stage = tables::lazily(db, |tx| {
+            let mut stage = stage;
+            loop {
+                let (is_done, next) = self.delete(tx, stage, (keys, now_ms, until), &mut deleted)?;
+                if !is_done {
+                    return Ok(stage);
+                }
+                stage = next;
+                if stage == RetentionStage::Begin || Instant::now() >= until {
+                    return Ok(stage);
+                }
+            }
+        })?;
         let gauge = &self.gauge;
-        let (rows, exchanges, audits) = counts;
-        let _ = gauge.backlog_rows.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(rows)));
-        add(&gauge.usage_records, exchanges);
-        add(&gauge.audit_records, audits);
-        if is_done && next == RetentionStage::Begin {
+        let left = |rows: u64| Some(rows.saturating_sub(deleted.rows));
+        let _ = gauge.backlog_rows.fetch_update(Relaxed, Relaxed, left);
+        add(&gauge.usage_records, deleted.exchanges);
+        add(&gauge.audit_records, deleted.audits);
+        if stage == RetentionStage::Begin {
             gauge.pass_ended_at_ms.store(now_ms, Relaxed);
         }
-        Ok(if is_done { next } else { stage })
+        Ok(stage)
     }
 
-    /// Deletes some rows of the current stage. Returns true if no expired rows are left, the stage that follows, and
-    /// the numbers of deleted usage rows, of the exchanges in them, and of audit records.
+    /// Deletes some rows of a stage. Returns true if no expired rows are left, and the stage that follows.
     fn delete(
         &self,
         tx: &Transaction<'_>,
-        keys: &VaultKeys,
-        now_ms: u64,
-        until: Instant,
-    ) -> DbResult<(bool, RetentionStage, (u64, u64, u64))> {
+        stage: RetentionStage,
+        (keys, now_ms, until): (&VaultKeys, u64, Instant),
+        deleted: &mut Deleted,
+    ) -> DbResult<(bool, RetentionStage)> {
         let hour = |days| before(now_ms, days) / HOUR_MS;
-        let mut counts = (0, 0, 0);
-        let (is_done, next) = match self.stage {
+        Ok(match stage {
             RetentionStage::Begin | RetentionStage::Usage => {
                 let (rows, exchanges, is_done) = tables::usage(tx, before(now_ms, self.usage_days), until)?;
-                counts = (rows, exchanges, 0);
+                deleted.rows += rows;
+                deleted.exchanges += exchanges;
                 (is_done, RetentionStage::Hours)
             }
             RetentionStage::Hours => {
@@ -181,8 +204,9 @@ impl RetentionPass {
             }
             RetentionStage::Audit => {
                 let before_ms = now_ms.saturating_sub(self.audit_days.saturating_mul(DAY_MS));
-                counts.2 = audit::forget(tx, keys, before_ms, AUDIT_ROWS)?;
-                (counts.2 < u64::from(AUDIT_ROWS), RetentionStage::Answers)
+                let audits = audit::forget(tx, keys, before_ms, AUDIT_ROWS)?;
+                deleted.audits += audits;
+                (audits < u64::from(AUDIT_ROWS), RetentionStage::Answers)
             }
             RetentionStage::Answers => (
                 tables::idempotency(tx, now_ms.saturating_sub(idempotency::KEPT_MS))?,
@@ -190,18 +214,17 @@ impl RetentionPass {
             ),
             RetentionStage::Outbox => {
                 let before_ms = now_ms.saturating_sub(self.outbox_days.saturating_mul(DAY_MS));
-                let deleted =
+                let rows =
                     outbox::forget(tx, before_ms, OUTBOX_ROWS)? + alerts::forget(tx, before_ms, OUTBOX_ROWS)?;
-                (deleted == 0, RetentionStage::Sessions)
+                (rows == 0, RetentionStage::Sessions)
             }
             RetentionStage::Sessions => {
                 let failed_before_ms = now_ms.saturating_sub(sign_in_flows::FAILURE_KEPT_MS);
-                let deleted = ended_sessions::forget(tx, now_ms, SESSION_ROWS)?
+                let rows = ended_sessions::forget(tx, now_ms, SESSION_ROWS)?
                     + sign_in_flows::forget(tx, failed_before_ms, SESSION_ROWS)?;
-                (deleted == 0, RetentionStage::Begin)
+                (rows == 0, RetentionStage::Begin)
             }
-        };
-        Ok((is_done, next, counts))
+        })
     }
 }
 
