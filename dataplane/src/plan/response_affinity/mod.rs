@@ -57,7 +57,7 @@ pub(crate) struct ResponseAffinity {
     origins: Arc<dyn StateOrigins>,
 }
 
-/// Parts of [`ResponseAffinity`] that belong to the state.
+/// The parts of the affinity of responses that belong to the state.
 #[derive(Clone)]
 pub struct AffinityParams {
     /// The key of the hashes in the tables that control keeps.
