@@ -201,8 +201,6 @@ await gateway.api("POST", "extensions/companion/probe", {});
 
 await check("an administrator creates a provider of an extension for the human who signs in", async () => {
   await page.goto(`${origin}/console/providers?tab=extensions&extension=companion`);
-  // The kill has ended the session.
-  await signIn(page, gateway.key);
   const details = page.getByRole("dialog", { name: "Extension companion" });
   await details.getByText("Needs the account of a human, who signs in.").waitFor();
   await details.getByRole("button", { name: "Connect", exact: true }).click();

@@ -69,7 +69,7 @@ function Spenders({ of, by, total }: SpendersProps) {
           { head: "Tokens", width: 88, number: true, fold: 2, cell: ({ tokens }) => short(tokens) },
           { head: "Cost", width: 140, number: true, cell: (line) => <Spend figures={line} /> },
           { head: "Share", width: 116, fold: 1, cell: (line) => <Meter share={total ? line.cost_micro_usd / total : 0} /> },
-          { head: "This month, of its limit", width: 184, fold: 4, cell: ({ id }) => <OfLimit of={id} by={by} /> },
+          { head: "This month, of its limit", width: 184, fold: 4, cell: ({ id }) => <OfLimit of={id} by={by} all={shown} /> },
         ]}
       />
       {of.length > SHOWN_MAX && (
@@ -100,11 +100,16 @@ function Spender({ of: { id, name }, by }: { of: SpendLine; by: Group }) {
   return by === "model" || !id ? <span class="mono clip">{id ?? "none"}</span> : <Ref kind={by} id={id} name={name} />;
 }
 
-/** How much of its limit on cost a project or key has used in this month. A rotated key shares the limit of the key before it. */
-function OfLimit({ of, by }: { of: string | null; by: Group }) {
-  const path = of === null || by === "model" ? null : `quotas?${new URLSearchParams({ [by]: of, limit: String(LIMITS_READ) })}`;
+/**
+ * How much of its limit on cost a project or key has used in this month. The limits of all projects are read at once; those of
+ * keys one by one, because a rotated key shares the limit of the key before it, whose ID the limit has.
+ */
+function OfLimit({ of, by, all }: { of: string | null; by: Group; all: SpendLine[] }) {
+  const ids = by === "key" ? [of] : all.map(({ id }) => id);
+  const wanted = ids.filter((id) => id !== null).join();
+  const path = of === null || by === "model" ? null : `quotas?${new URLSearchParams({ [by]: wanted, limit: String(LIMITS_READ) })}`;
   const read = useResource<PageOf<Quota>>(path).data.value;
-  const limit = read?.data.find(isOfCostInMonth);
+  const limit = read?.data.find((quota) => isOfCostInMonth(quota) && (by === "key" || quota.subject.id === of));
   if (!limit) return <span class="faint">{path && !read ? UNKNOWN : "no limit"}</span>;
   const share = shareOf(limit);
   return (
@@ -118,5 +123,5 @@ function OfLimit({ of, by }: { of: string | null; by: Group }) {
 const isOfCostInMonth = ({ metric, window, model, endpoint }: Quota): boolean =>
   metric === "cost_micro_usd" && window === "month" && !model && !endpoint;
 
-/** More than a project or key has. */
+/** More than the lines have: a key or project has a few. */
 const LIMITS_READ = 500;
