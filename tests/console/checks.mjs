@@ -435,7 +435,8 @@ export const checks = {
   },
 
   async a_gateway_that_stops_is_noticed_and_its_return_continues_the_session({ gateway, browser }) {
-    await project(gateway);
+    const { id } = await project(gateway);
+    await gateway.api("POST", "keys", { name: "kept", project: id });
     const page = await browser.signedIn(gateway.key, "/keys");
     await settled(page);
     browser.isStopped = true;

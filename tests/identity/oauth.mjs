@@ -206,6 +206,7 @@ await check("an administrator creates a provider of an extension for the human w
   await details.getByRole("button", { name: "Connect", exact: true }).click();
   const form = page.getByRole("dialog", { name: "Connect Repeats words" });
   await form.getByLabel("Name").fill("no name");
+  await settled(page);
   await choose(form, "Owner", "Ada");
   await form.getByLabel("Models").fill("echo");
   await form.getByRole("button", { name: "Create" }).click();
