@@ -11,9 +11,9 @@ use crate::clock::unix_ms;
 pub struct Bound {
     /// The name, unique in the process.
     pub name: &'static str,
-    /// What happens beyond the bound, as a sentence.
+    /// The effect of reaching the bound, as a sentence.
     pub gives_way: &'static str,
-    /// What to do about it, as a sentence.
+    /// The action to take, as a sentence.
     pub remedy: &'static str,
     max: usize,
     reached: AtomicU64,

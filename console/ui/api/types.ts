@@ -977,7 +977,7 @@ export type FoundObject = {
   title: string;
 };
 
-/** What was found, best first. */
+/** The results, the best first. */
 export type FoundObjectList = {
   /** False if more would fit, or if the time or a bound left out a part of what was looked at. */
   complete: boolean;
@@ -2472,7 +2472,7 @@ export type ReachableEvidence = {
 export type ReachedBound = {
   /** The name, as in the metric `llmgw_bound_reached_total`. */
   bound: string;
-  /** What happens beyond the bound. */
+  /** The effect of reaching the bound. */
   gives_way: string;
   /** The last time, in milliseconds since the Unix epoch. */
   last_at_ms: number;
@@ -2480,7 +2480,7 @@ export type ReachedBound = {
   max: number | null;
   /** The number of times since the start. */
   reached: number;
-  /** What to do about it. */
+  /** The action to take. */
   remedy: string;
 };
 
@@ -2973,7 +2973,7 @@ export type Series = {
   partial: boolean;
   /** The requests of this time that are counted under the name `other`, because their day had more than 128 names. */
   requests_merged: number;
-  /** What the figures are read from: `periods`, which have everything; `hours`, the sums of hours and days, for combinations of names of which no periods are kept and too many records to read; or `records`. */
+  /** The source of the figures: `periods`, which have everything; `hours`, the sums of hours and days, for combinations of names of which no periods are kept and too many records to read; or `records`. */
   source: string;
   /** The start of each point, in milliseconds since the Unix epoch. */
   starts_ms: number[];
@@ -3251,7 +3251,7 @@ export type Suggestion = {
   value: string;
 };
 
-/** What was found, best first. */
+/** The results, the best first. */
 export type SuggestionList = {
   /** False if more would fit, or if the time or a bound left out a part of what was looked at. */
   complete: boolean;

@@ -16,6 +16,7 @@ import { asked as askedFor, orderOf } from "../part/order";
 import { Facts, Page } from "../part/page";
 import { Search } from "../part/search";
 import type { Column } from "../part/table";
+import { EmptyAction } from "./alerts/empty_action";
 import { figureName, figureText, KIND_NAMES, KINDS } from "./alerts/kinds";
 import { AlertObject, alertTitle } from "./alerts/object";
 import { AlertTabs } from "./alerts/tabs";
@@ -86,17 +87,7 @@ export function AlertsPage() {
         icon="circle-check"
         titles={["No alert fits the filter", "Nothing needs you"]}
         help="Rules watch limits, keys, providers, spending, the configuration, the disk and backups."
-        action={
-          isFiltered ? (
-            <a class="btn" href={href("/alerts")}>
-              Clear the filter
-            </a>
-          ) : (
-            <a class="btn" href={href("/alerts/rules")}>
-              See the rules
-            </a>
-          )
-        }
+        action={<EmptyAction isFiltered={isFiltered} path="/alerts" />}
         columns={[
           { head: "State", width: 128, sort: "severity", from: "desc", fold: 5, cell: (alert) => <State {...standingOf(alert)} /> },
           { head: "Alert", width: "1fr", least: 320, cell: (alert) => <Text of={alert} title={alertTitle(alert)} /> },

@@ -12,6 +12,7 @@ import { ListCard } from "../part/list";
 import { asked as askedFor, orderOf } from "../part/order";
 import { Page } from "../part/page";
 import { Search } from "../part/search";
+import { EmptyAction } from "./alerts/empty_action";
 import { KIND_NAMES } from "./alerts/kinds";
 import { AlertObject } from "./alerts/object";
 import { AlertTabs } from "./alerts/tabs";
@@ -51,17 +52,7 @@ export function OutboxPage() {
         icon="archive"
         titles={["No delivery fits the filter", "There was no event yet"]}
         help="The beginning and the end of an alert are events."
-        action={
-          isFiltered ? (
-            <a class="btn" href={href("/outbox")}>
-              Clear the filter
-            </a>
-          ) : (
-            <a class="btn" href={href("/alerts/rules")}>
-              See the rules
-            </a>
-          )
-        }
+        action={<EmptyAction isFiltered={isFiltered} path="/outbox" />}
         columns={[
           { head: "State", width: 112, cell: (delivery) => <DeliveryState of={delivery} /> },
           { head: "Event", width: "1fr", least: 150, cell: ({ event }) => event.kind },

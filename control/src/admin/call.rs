@@ -76,7 +76,7 @@ impl Call<'_> {
         query.take_all()
     }
 
-    /// Reads the object that the path names; `what` describes it in the error if there is none.
+    /// Returns the object that the path names. If it does not exist, the error names it as `what`.
     pub(crate) async fn found<T: Send + 'static>(
         &self,
         what: &'static str,

@@ -57,7 +57,7 @@ enum FoundKind {
     Quota,
 }
 
-/// What was found, best first.
+/// The results, the best first.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "{T}List"))]

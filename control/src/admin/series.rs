@@ -187,7 +187,7 @@ struct SeriesAnswer {
     starts_ms: Vec<u64>,
     /// The time zone in which days begin.
     tz: String,
-    /// What the figures are read from: `periods`, which have everything; `hours`, the sums of hours and days, for combinations
+    /// The source of the figures: `periods`, which have everything; `hours`, the sums of hours and days, for combinations
     /// of names of which no periods are kept and too many records to read; or `records`.
     source: &'static str,
     /// The columns that `source` does not have. They are null. Without `refused`, those requests are in `failed`.

@@ -1,5 +1,5 @@
 //! The table `sign_in_flows`: sign-ins at the vendors of provider instances that have begun, at most one for each instance,
-//! and how the last one failed. Whoever deletes the row of a flow may complete it, so it is completed once.
+//! and how the last one failed. The process that deletes the row of a flow completes it, so it is completed once.
 
 use crate::common::bounds::SIGN_INS;
 use crate::db::engine::{Db, DbResult, Row, named_params};

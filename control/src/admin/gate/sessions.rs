@@ -9,7 +9,7 @@ use ring::hmac;
 use shared::secret::Secret;
 
 use super::Admission;
-use super::ticket::{SessionHolder, Ticket};
+use super::ticket::{SessionHolder, Ticket, millis};
 use super::watched::WatchedSessions;
 use crate::common::vault::{SealError, VaultKeys};
 use crate::routing::publish::EndedSessions;
@@ -96,10 +96,6 @@ impl Sessions {
         let has_ended = || self.ended.contains(&ticket.holder.name(), &ticket.digest(), ticket.began_ms);
         !is_over && !is_early && !has_ended()
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Maximum time since the last request.

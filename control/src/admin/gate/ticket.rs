@@ -18,7 +18,7 @@ use crate::db::ended_sessions::{SESSION_LIFE_MAX, SessionEnd, holder_of_human, h
 /// A session. Times are in milliseconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::admin) struct Ticket {
-    /// 128 random bits, which stay the same when the ticket is renewed. They admit nobody without the seal; other names of
+    /// 128 random bits, which stay the same when the ticket is renewed. They are useless without the seal; other names of
     /// the session and its CSRF token are derived from them.
     pub(super) id: String,
     pub(super) holder: SessionHolder,
@@ -109,7 +109,7 @@ pub(super) mod key_hash {
     }
 }
 
-fn millis(duration: std::time::Duration) -> u64 {
+pub(super) fn millis(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

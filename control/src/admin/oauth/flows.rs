@@ -42,7 +42,7 @@ pub(super) enum FlowWay {
     Device(DeviceFlow),
 }
 
-/// What a callback needs to be answered.
+/// The state of a flow that the callback of a browser completes.
 #[derive(Debug)]
 pub(super) struct BrowserFlow {
     /// SHA-256 of the browser's cookie.
@@ -52,7 +52,7 @@ pub(super) struct BrowserFlow {
     pub(super) verifier: Secret<String>,
 }
 
-/// What the questions to the vendor need.
+/// The state of a flow on another device, for which the vendor is asked until the human has consented.
 #[derive(Debug)]
 pub(super) struct DeviceFlow {
     pub(super) device_code: Secret<String>,

@@ -128,9 +128,9 @@ pub(crate) struct ReachedBound {
     reached: u64,
     /// The last time, in milliseconds since the Unix epoch.
     last_at_ms: u64,
-    /// What happens beyond the bound.
+    /// The effect of reaching the bound.
     gives_way: &'static str,
-    /// What to do about it.
+    /// The action to take.
     remedy: &'static str,
 }
 

@@ -43,7 +43,7 @@ impl BegunSignIns {
     }
 }
 
-/// The failure of a sign-in for which nobody consented.
+/// The failure of a sign-in that ended without consent.
 const EXPIRED: &str = "the vendor sent no consent in time";
 
 #[cfg(test)]

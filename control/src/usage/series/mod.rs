@@ -36,7 +36,7 @@ pub(crate) struct ReadingTimes {
     pub(crate) hours: Instant,
 }
 
-/// What the figures are read from.
+/// The source of the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SeriesSource {
     /// Periods, and records where one is cut or not counted yet.
