@@ -48,7 +48,7 @@ async fn a_newer_price_list_is_fetched_at_the_start_and_kept() {
 
     // The database has the list; the file is a copy.
     let mut gateway = gateway;
-    for content in [None, Some("{")] {
+    for (fetches, content) in [(2, None), (3, Some("{"))] {
         let setup = gateway.kill().await;
         let file = setup.state().join("prices.json");
         match content {
@@ -57,6 +57,8 @@ async fn a_newer_price_list_is_fetched_at_the_start_and_kept() {
         }
         feed.then(Answer::json(503, "{}"));
         gateway = setup.start().await;
+        // A gateway that is killed before it fetches leaves its answer to the next one.
+        feed.request(fetches).await;
         priced(&gateway, 1.5).await;
         let copy: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
         assert_eq!(copy["as_of"], "2999-01-01");
