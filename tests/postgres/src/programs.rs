@@ -62,7 +62,8 @@ impl Programs {
         if let Some(libraries) = &self.libraries {
             command.env("LD_LIBRARY_PATH", libraries);
         }
-        command.env("LC_ALL", "C").stdin(Stdio::null());
+        // Neither does a client use the certificate or the passwords of the user.
+        command.env("HOME", "/nonexistent").env("LC_ALL", "C").stdin(Stdio::null());
         command
     }
 

@@ -5,8 +5,8 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Child;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use rustix::process::Signal;
@@ -30,6 +30,7 @@ pub struct PostgresServer {
     pub(crate) account: Account,
     pub(crate) options: ServerOptions,
     port: u16,
+    paused: AtomicBool,
     databases: AtomicU32,
     pub(crate) standbys: AtomicU32,
 }
@@ -76,6 +77,7 @@ impl PostgresServer {
             account,
             options,
             port: port::free(),
+            paused: AtomicBool::new(false),
             databases: AtomicU32::new(0),
             standbys: AtomicU32::new(0),
         };
@@ -130,12 +132,23 @@ impl PostgresServer {
 
     /// Like [`query`](Self::query), but returns the error of the server or of the connection.
     pub fn try_query(&self, sql: &str) -> Result<Vec<Vec<String>>, String> {
+        if self.paused.load(Ordering::SeqCst) {
+            return Err("the server is paused".to_owned());
+        }
         let mut kept = self.psql.lock().unwrap();
         let result = kept.get_or_insert_with(|| self.psql("postgres")).query(sql);
         if result.is_err() {
             *kept = None;
         }
         result
+    }
+
+    /// Returns a `psql` that connects as a gateway does, with the URL of this server, of a database, or of a proxy.
+    pub fn client(&self, url: &str) -> Command {
+        let mut client = self.programs.command(self.account, "psql");
+        client.args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--dbname", url]);
+        client.current_dir(self.folder.path());
+        client
     }
 
     pub(crate) fn psql(&self, database: &str) -> Psql {
@@ -145,7 +158,10 @@ impl PostgresServer {
 
     /// Stops the server in order: sessions end, everything is on the disk.
     pub fn stop(&self) {
-        self.end(|first| processes::send(first, Signal::INT));
+        self.end(|first| {
+            processes::send(first, Signal::INT);
+            processes::resume(first);
+        });
     }
 
     /// Kills all processes of the server at once. What was committed is there after [`restart`](Self::restart).
@@ -161,12 +177,14 @@ impl PostgresServer {
 
     /// Stops all processes of the server by `SIGSTOP` until [`resume`](Self::resume). Connections stay open.
     pub fn pause(&self) {
+        self.paused.store(true, Ordering::SeqCst);
         processes::pause(self.process_id());
     }
 
     /// Lets the processes continue after [`pause`](Self::pause).
     pub fn resume(&self) {
         processes::resume(self.process_id());
+        self.paused.store(false, Ordering::SeqCst);
     }
 
     /// Returns the ID of the server's first process.
@@ -179,12 +197,14 @@ impl PostgresServer {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    pub(crate) fn data(&self) -> PathBuf {
+    /// Returns the folder of the data, in which each process of the server works.
+    pub fn data_folder(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
     fn end(&self, end: impl FnOnce(u32)) {
         *self.psql.lock().unwrap() = None;
+        self.paused.store(false, Ordering::SeqCst);
         if let Some(first) = self.first.lock().unwrap().take() {
             end(first.0.id());
             drop(first);
@@ -210,7 +230,7 @@ impl PostgresServer {
             writeln!(text, "{name} = '{}'", value.replace('\'', "''")).unwrap();
         }
         text.push_str(also);
-        self.write(&self.data().join("postgresql.conf"), &text);
+        self.write(&self.data_folder().join("postgresql.conf"), &text);
 
         let tcp = if self.options.tls { "hostssl" } else { "host" };
         let rules = format!(
@@ -220,7 +240,7 @@ impl PostgresServer {
             template::ROLE,
             template::STANDBY_ROLE
         );
-        self.write(&self.data().join("pg_hba.conf"), &rules);
+        self.write(&self.data_folder().join("pg_hba.conf"), &rules);
     }
 
     fn create_certificate(&self) {
@@ -240,7 +260,7 @@ impl PostgresServer {
 
     /// Starts the first process and waits until it accepts connections.
     fn run(&self) {
-        let data = self.data();
+        let data = self.data_folder();
         let log = File::options().append(true).create(true).open(self.folder.path().join("log")).unwrap();
         // A killed server leaves its state there.
         let state = data.join("postmaster.pid");

@@ -41,7 +41,7 @@ pub enum ProxyMode {
     LateCommit { nth: u32, after: Duration },
 }
 
-/// A proxy on loopback, with a thread of its own. It ends, and resets its connections, when it is dropped.
+/// A proxy on loopback, with a thread of its own. It ends, and closes its connections, when it is dropped.
 #[derive(Debug)]
 pub struct PostgresProxy {
     address: SocketAddr,

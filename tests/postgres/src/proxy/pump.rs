@@ -95,7 +95,8 @@ impl<'connection> Pump<'connection> {
                 }
                 (ProxyMode::LoseCommitAnswer { nth }, Sought::Answer) => {
                     let Some(place) = self.nth(nth, &found) else { return self.finish(rest, to).await };
-                    self.send(&piece[..place], to).await?;
+                    let sent = piece.len() - rest.len();
+                    self.send(&rest[..place.saturating_sub(sent)], to).await?;
                     return Ok(Some(End::Reset));
                 }
                 (ProxyMode::LateCommit { nth, after }, Sought::Request) => {
