@@ -114,13 +114,13 @@ impl<'connection> Pump<'connection> {
     }
 
     async fn send(&self, bytes: &[u8], to: &mut WriteHalf<'_>) -> io::Result<()> {
-        to.write_all(bytes).await?;
+        // Counted first: a test that has received the bytes finds them counted.
         let forwarded = match self.direction {
             Sought::Request => &self.state.to_server,
             Sought::Answer => &self.state.to_client,
         };
         forwarded.fetch_add(bytes.len().try_into().unwrap(), Ordering::SeqCst);
-        Ok(())
+        to.write_all(bytes).await
     }
 
     /// Counts the commits of a piece, and returns the place of the `nth` since the mode was set.
