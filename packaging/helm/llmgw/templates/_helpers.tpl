@@ -80,6 +80,12 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if gt (int .Values.replicas) 1 -}}
 {{- fail "replicas: one process owns a state, so there can be 1 replica, or 0" -}}
 {{- end -}}
+{{- $own := list "LLMGW_HOST" "LLMGW_PORT" "LLMGW_STATE_DIR" "LLMGW_CONFIG" "LLMGW_DRAIN_DELAY_SECONDS" "LLMGW_DRAIN_SECONDS" -}}
+{{- range $variable, $_ := .Values.env -}}
+{{- if has $variable (concat $own (list "LLMGW_API_KEY" "LLMGW_CREDENTIAL_ENCRYPTION_KEY" "LLMGW_TLS_CERT_FILE" "LLMGW_TLS_KEY_FILE")) -}}
+{{- fail (printf "env.%s: the chart sets this variable from other values; values.yaml has them" $variable) -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.ingress.enabled (not .Values.ingress.hosts) -}}
 {{- fail "ingress.hosts: name at least one host" -}}
 {{- end -}}
