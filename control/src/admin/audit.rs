@@ -229,7 +229,9 @@ async fn write(readers: Readers, filter: AuditFilter, format: AuditFormat, first
             Err(_) => return feed.fail("exporting the audit log failed").await,
         }
     }
-    let _ = feed.send(Bytes::from(text)).await;
+    if feed.send(Bytes::from(text)).await.is_ok() {
+        feed.finish();
+    }
 }
 
 fn put(text: &mut String, row: &AuditRow, format: AuditFormat) {

@@ -73,6 +73,8 @@ pub(super) async fn download(call: Call<'_>) -> Result<Response<Body>, ApiError>
             permit.map_err(|_| ApiError::new(ErrorKind::Overloaded, MANY).retry_after(RETRY_SECONDS))?;
         call.record(AuditEntry::done("backup.download", "backup", &name)).await?;
         spawn(file, bytes, feed, permit)?;
+    } else {
+        feed.finish();
     }
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -107,6 +109,7 @@ fn send(file: File, bytes: u64, feed: Feed) {
             return;
         }
     }
+    feed.finish();
 }
 
 /// Deletes the archive. The audit has the row before the file is gone.

@@ -140,6 +140,8 @@ impl Listener {
                 break;
             }
         }
+        // Clients connect again after any end.
+        feed.finish();
         drop(self.share);
     }
 

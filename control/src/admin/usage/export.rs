@@ -93,7 +93,7 @@ struct Writing {
     share: CallerShare,
 }
 
-/// Produces one piece after another, each when the queue has room. The export ends when the client disconnects or
+/// Produces one piece after another, each when the queue has room. The export is aborted when the client disconnects or
 /// takes nothing for [`STALL_MAX`].
 async fn write(mut writing: Writing, out: Feed) {
     let mut piece = Vec::new();
@@ -112,8 +112,11 @@ async fn write(mut writing: Writing, out: Feed) {
             }
         };
         let sent = tokio::time::timeout(STALL_MAX, out.send(full.into())).await;
-        if !goes_on || !matches!(sent, Ok(Ok(()))) {
+        if !matches!(sent, Ok(Ok(()))) {
             return drop(writing.share);
+        }
+        if !goes_on {
+            return out.finish();
         }
         piece = Vec::with_capacity(PIECE_BYTES);
     }
