@@ -54,6 +54,7 @@ mod interrupted;
 mod jobs;
 mod kept_affinity;
 mod keys;
+mod killed_usage;
 mod killed_work;
 mod kinds;
 mod labels;

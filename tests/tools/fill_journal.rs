@@ -9,11 +9,12 @@
 //! gateway that starts on the state stores them.
 #![expect(clippy::unwrap_used, reason = "it stops with the reason where a test cannot go on")]
 
-use std::fs;
+#[path = "../support/journal.rs"]
+mod journal;
+
 use std::io::{Read as _, stdin};
 use std::path::Path;
 
-use records::frame::{self, FileId, JournalSpot};
 use shared::clock::unix_ms;
 use shared::usage::UsageEvent;
 
@@ -23,57 +24,17 @@ fn main() {
     let (count, step_ms): (u64, u64) = (count.parse().unwrap(), step_ms.parse().unwrap());
     let mut input = String::new();
     stdin().read_to_string(&mut input).unwrap();
-    let mut events: Vec<UsageEvent> = input.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events: Vec<UsageEvent> = input.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let first_ms = unix_ms() - count * step_ms;
-    fs::create_dir_all(folder).unwrap();
-    let mut file = JournalFile::new(0);
-    for number in 0..count {
-        let turn = usize::try_from(number).unwrap() % events.len();
-        let event = events.get_mut(turn).unwrap();
-        event.request_id = format!("load-{number:06}").into();
-        event.started_at_ms = first_ms + number * step_ms;
-        if file.add(event) {
-            file = file.write(Path::new(folder));
-        }
-    }
-    file.write(Path::new(folder));
-}
-
-/// A file of the journal that is being filled.
-struct JournalFile {
-    id: FileId,
-    bytes: Vec<u8>,
-    frame: Vec<u8>,
-}
-
-impl JournalFile {
-    fn new(number: u64) -> Self {
-        Self { id: FileId { origin: ORIGIN, number }, bytes: Vec::new(), frame: Vec::new() }
-    }
-
-    /// Appends an event. Returns true if the file is full.
-    fn add(&mut self, event: &UsageEvent) -> bool {
-        frame::put(&mut self.frame, event);
-        let at = u64::try_from(self.bytes.len()).unwrap();
-        frame::close(&mut self.frame, Some(JournalSpot { file: self.id, at }));
-        self.bytes.extend_from_slice(&self.frame);
-        self.bytes.len() > FILE_BYTES
-    }
-
-    /// Writes the file and returns the next one.
-    fn write(self, folder: &Path) -> Self {
-        let name = format!("{:016x}-{:06}.usage", self.id.origin, self.id.number);
-        fs::write(folder.join(name), self.bytes).unwrap();
-        Self::new(self.id.number + 1)
-    }
+    let numbered = (0..count).zip(events.iter().cycle()).map(|(number, event)| UsageEvent {
+        request_id: format!("load-{number:06}").into(),
+        started_at_ms: first_ms + number * step_ms,
+        ..event.clone()
+    });
+    journal::fill(Path::new(folder), numbered);
 }
 
 fn panic_usage() -> ! {
     eprintln!("usage: fill_journal FOLDER COUNT STEP-MS < EVENTS");
     std::process::exit(64)
 }
-
-/// The writer of the files: any number that no gateway chooses.
-const ORIGIN: u64 = 0x7465_7374;
-/// The gateway's own files have 1 MiB at most.
-const FILE_BYTES: usize = 1_000_000;
