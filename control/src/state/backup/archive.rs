@@ -19,24 +19,31 @@ use crate::db::sqlite_state::open::{APPLICATION_ID, USAGE_APPLICATION_ID};
 /// Reads `archive` as a restore would, and returns its manifest. Fails if the archive is damaged.
 pub fn verify(archive: &Path) -> Result<Manifest, BackupError> {
     let scratch = TemporaryDirectory::somewhere().map_err(at(&std::env::temp_dir()))?;
-    verify_in(archive, scratch.path())
-}
-
-/// Same as `verify`, but unpacks into `dir`, which must be an empty directory.
-pub(super) fn verify_in(archive: &Path, dir: &Path) -> Result<Manifest, BackupError> {
-    let manifest = unpack(archive, dir, BYTES_MAX)?;
-    inspect(archive, dir, &manifest)?;
+    let manifest = unpack(archive, scratch.path(), BYTES_MAX)?;
+    inspect(archive, scratch.path(), &manifest)?;
     Ok(manifest)
 }
 
 /// Checks that the databases unpacked into `dir` are intact and of a known version.
 pub(super) fn inspect(archive: &Path, dir: &Path, manifest: &Manifest) -> Result<(), BackupError> {
-    for file in manifest.files.iter().filter(|file| file.name.ends_with(".db")) {
-        let own = file.name == DATABASE;
+    let names: Vec<&str> = manifest.files.iter().map(|file| file.name.as_str()).collect();
+    inspect_databases(archive, dir, &names, manifest.database_version)
+}
+
+/// Checks that those of the files `names` in `dir` that are databases are intact, and that the one of the gateway has this
+/// version. Errors name `archive`.
+pub(super) fn inspect_databases(
+    archive: &Path,
+    dir: &Path,
+    names: &[&str],
+    database_version: i64,
+) -> Result<(), BackupError> {
+    for name in names.iter().filter(|name| name.ends_with(".db")) {
+        let own = *name == DATABASE;
         let application_id = if own { APPLICATION_ID } else { USAGE_APPLICATION_ID };
-        let found = stored::inspect(&dir.join(&file.name), application_id)
-            .map_err(|what| BackupError::unsound(archive, format!("{}: {what}", file.name)))?;
-        if own && found != manifest.database_version {
+        let found = stored::inspect(&dir.join(name), application_id)
+            .map_err(|what| BackupError::unsound(archive, format!("{name}: {what}")))?;
+        if own && found != database_version {
             return Err(BackupError::unsound(
                 archive,
                 "the version of its database differs from its manifest",

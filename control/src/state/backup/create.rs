@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread;
 
 use jiff::Timestamp;
 use tar::{Builder, EntryType, Header};
 
-use super::archive::verify_in;
+use super::archive::{check, inspect_databases};
 use super::directory::{Archive, BackupDirectory, archive_name};
 use super::manifest::{DATABASE, FORMAT, MANIFEST, Manifest, ManifestFile, NAMES};
-use super::temporary_directory::TemporaryDirectory;
 use super::{BackupError, at};
 use crate::common::private_file;
 use crate::db::engine::sqlite::schemas::{MAIN, SCHEMA};
@@ -28,60 +29,81 @@ pub fn create(dir: &Path, kept: u32) -> Result<Archive, BackupError> {
     let draft = directory.draft()?;
     let now = Timestamp::from_millisecond(i64::try_from(shared::clock::unix_ms()).unwrap_or_default())
         .unwrap_or_default();
-    let manifest = gather(dir, draft.path(), now)?;
+    let copies = Copies::of(dir, draft.path())?;
     let packed = draft.path().join("archive");
-    pack(&manifest, draft.path(), &packed, now).map_err(at(&packed))?;
-    for file in &manifest.files {
-        let path = draft.path().join(&file.name);
-        fs::remove_file(&path).map_err(at(&path))?;
-    }
-    let room = TemporaryDirectory::at(draft.path().join("verify")).map_err(at(draft.path()))?;
-    let found = verify_in(&packed, room.path())?;
-    if found != manifest {
-        return Err(BackupError::unsound(&packed, "reading it back returns different data"));
-    }
+    thread::scope(|scope| {
+        // The archive is compared with the copies by their digests, so the copies are what a restore unpacks.
+        let inspect = || inspect_databases(&packed, draft.path(), &copies.names, copies.database_version);
+        let inspecting = thread::Builder::new().name("llmgw-backup-db".into()).spawn_scoped(scope, inspect);
+        let inspecting = inspecting.map_err(at(&packed))?;
+        let read_back = copies.pack(draft.path(), &packed, now);
+        inspecting.join().unwrap_or_else(|panic| resume_unwind(panic)).and(read_back)
+    })?;
     let archive = directory.keep(&packed, &archive_name(now))?;
     directory.prune(kept);
     Ok(archive)
 }
 
-/// Copies every file into `draft` and returns the manifest of the copies.
-fn gather(dir: &Path, draft: &Path, now: Timestamp) -> Result<Manifest, BackupError> {
-    let mut files = Vec::new();
-    let sql = |source| BackupError::Sql { path: dir.join(DATABASE), source };
-    let moment = ConsistentView::of(dir).map_err(sql)?;
-    let (mut database_version, mut rows) = (0, BTreeMap::new());
-    for name in NAMES {
-        let (from, to) = (dir.join(name), draft.join(name));
-        let schema = match name {
-            DATABASE => Some(MAIN),
-            USAGE if moment.has_usage_apart() => Some(SCHEMA),
-            // The file is not part of this state.
-            USAGE => continue,
-            _ if !from.exists() => continue,
-            _ => None,
-        };
-        private_file::create_new(&to).map_err(at(&to))?;
-        if let Some(schema) = schema {
-            let copied = moment.copy(schema, &to).and_then(|()| copy::describe(&to));
-            let (version, tables) = copied.map_err(|source| BackupError::Sql { path: from, source })?;
-            rows.extend(tables);
-            if name == DATABASE {
-                database_version = version;
+/// Copies of the files of a state, of one moment.
+struct Copies {
+    names: Vec<&'static str>,
+    database_version: i64,
+    /// The number of rows in each table.
+    rows: BTreeMap<String, u64>,
+}
+
+impl Copies {
+    /// Copies every file of the state in `dir` into `draft`.
+    fn of(dir: &Path, draft: &Path) -> Result<Self, BackupError> {
+        let sql = |source| BackupError::Sql { path: dir.join(DATABASE), source };
+        let moment = ConsistentView::of(dir).map_err(sql)?;
+        let mut copies = Self { names: Vec::new(), database_version: 0, rows: BTreeMap::new() };
+        for name in NAMES {
+            let (from, to) = (dir.join(name), draft.join(name));
+            let schema = match name {
+                DATABASE => Some(MAIN),
+                USAGE if moment.has_usage_apart() => Some(SCHEMA),
+                // The file is not part of this state.
+                USAGE => continue,
+                _ if !from.exists() => continue,
+                _ => None,
+            };
+            private_file::create_new(&to).map_err(at(&to))?;
+            if let Some(schema) = schema {
+                let copied = moment.copy(schema, &to).and_then(|()| copy::describe(&to));
+                let (version, tables) = copied.map_err(|source| BackupError::Sql { path: from, source })?;
+                copies.rows.extend(tables);
+                if name == DATABASE {
+                    copies.database_version = version;
+                }
+            } else {
+                fs::copy(&from, &to).map_err(at(&from))?;
             }
-        } else {
-            fs::copy(&from, &to).map_err(at(&from))?;
+            copies.names.push(name);
         }
-        files.push(ManifestFile::of(draft, name).map_err(at(&to))?);
+        Ok(copies)
     }
-    Ok(Manifest {
-        format: FORMAT,
-        created_at: now.to_string(),
-        gateway_version: env!("CARGO_PKG_VERSION").to_owned(),
-        database_version,
-        files,
-        rows,
-    })
+
+    /// Packs the copies in `draft` into the archive `to`, and reads it back.
+    fn pack(&self, draft: &Path, to: &Path, now: Timestamp) -> Result<(), BackupError> {
+        let files = self.names.iter().map(|name| {
+            let path = draft.join(name);
+            ManifestFile::of(draft, name).map_err(at(&path))
+        });
+        let manifest = Manifest {
+            format: FORMAT,
+            created_at: now.to_string(),
+            gateway_version: env!("CARGO_PKG_VERSION").to_owned(),
+            database_version: self.database_version,
+            files: files.collect::<Result<_, _>>()?,
+            rows: self.rows.clone(),
+        };
+        pack(&manifest, draft, to, now).map_err(at(to))?;
+        if check(to)? != manifest {
+            return Err(BackupError::unsound(to, "reading it back returns different data"));
+        }
+        Ok(())
+    }
 }
 
 fn pack(manifest: &Manifest, draft: &Path, to: &Path, now: Timestamp) -> io::Result<()> {

@@ -1,11 +1,12 @@
 //! Backups: one archive holds the state as of one moment (STATE-3).
 //!
 //! ```text
-//!  create:   databases --SQLite's backup--> copies -> manifest -> tar.zst -> read back and verify -> rename -> prune
+//!  create:   databases --SQLite's backup--> copies -> manifest -> tar.zst -> read back and compare -> rename -> prune
+//!                                              \--> open and check, at the same time --^
 //!  restore:  tar.zst -> check every entry against the manifest -> open and check -> move into an empty directory
 //! ```
 //!
-//! An archive gets its final name only after it was read back and verified. Secrets inside are sealed as they are in
+//! An archive gets its final name only after it was read back and the copies in it were checked. Secrets inside are sealed as they are in
 //! the state; no archive contains the key that opens them, administrator keys, the configuration file or
 //! `secrets.json`.
 

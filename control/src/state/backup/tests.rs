@@ -106,6 +106,20 @@ fn a_backup_during_writes_holds_one_consistent_state() {
 }
 
 #[test]
+fn a_damaged_database_becomes_no_archive() {
+    let (_home, dir) = state();
+    let sound = create(&dir, 7).unwrap();
+    let db = Db::create(dir.join(DATABASE)).unwrap();
+    let damage = "INSERT INTO usage (id, first_ms, last_ms, exchanges, requests, names, rows, digest) \
+                  VALUES (1, 0, 0, 1, x'', x'', x'', 1)";
+    db.execute(damage, ()).unwrap();
+    let refused = create(&dir, 7).unwrap_err().to_string();
+    assert!(refused.contains("gateway.db: row 1 of the table usage is damaged"), "{refused}");
+    assert_eq!(list(&dir).unwrap(), [sound]);
+    assert!(!dir.join("backups/.draft").exists());
+}
+
+#[test]
 fn pruning_keeps_the_configured_number_of_newest_archives() {
     let (_home, dir) = state();
     let foreign = dir.join("backups/somebody-elses-file");
