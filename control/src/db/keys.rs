@@ -12,7 +12,7 @@ use super::HOUR_MS;
 use super::{allowlist, key_use};
 use crate::common::bounds::EXPIRING_KEYS;
 use crate::common::vault::SealPlace;
-use crate::db::engine::{Db, DbResult, FromValue, Mismatch, Row, Statement, Value, named_params};
+use crate::db::engine::{Db, DbResult, FromValue, Mismatch, Row, Value, named_params};
 
 /// A project key, as the API shows it. Contains no secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -320,19 +320,18 @@ pub(crate) struct OpeningKey {
 /// Calls `take` with every open key.
 pub(crate) fn each_open(db: &Db, now_ms: u64, mut take: impl FnMut(OpeningKey)) -> DbResult<()> {
     let mut statement = db.prepare(OPEN)?;
-    let columns = OpeningColumns::of(&statement)?;
+    let mut reader = OpeningReader::default();
     let mut rows = statement.query(named_params! {":now": now_ms})?;
     while let Some(row) = rows.next()? {
-        take(columns.read(row)?);
+        take(reader.read(row)?);
     }
     Ok(())
 }
 
 /// Returns a key, open or not.
 pub(crate) fn opening(db: &Db, id: &str, now_ms: u64) -> DbResult<Option<OpeningKey>> {
-    let mut statement = db.prepare(OPENING)?;
-    let columns = OpeningColumns::of(&statement)?;
-    statement.optional_row(named_params! {":id": id, ":now": now_ms}, |row| columns.read(row))
+    let values = named_params! {":id": id, ":now": now_ms};
+    db.optional_row(OPENING, values, |row| OpeningReader::default().read(row))
 }
 
 /// Returns up to `rows` keys of a project, open or not.
@@ -356,10 +355,23 @@ pub(crate) fn openings_of_human(
 }
 
 fn openings(db: &Db, sql: &str, owner: &str, (now_ms, rows): (u64, usize)) -> DbResult<Vec<OpeningKey>> {
-    let mut statement = db.prepare(sql)?;
-    let columns = OpeningColumns::of(&statement)?;
     let values = named_params! {":owner": owner, ":now": now_ms, ":rows": rows};
-    statement.rows(values, |row| columns.read(row))
+    let mut reader = OpeningReader::default();
+    db.rows(sql, values, |row| reader.read(row))
+}
+
+/// Reads an [`OpeningKey`] from each row of one statement. The first row shows the positions of the columns.
+#[derive(Default)]
+struct OpeningReader(Option<OpeningColumns>);
+
+impl OpeningReader {
+    fn read(&mut self, row: Row<'_>) -> DbResult<OpeningKey> {
+        let columns = match &self.0 {
+            Some(columns) => columns,
+            None => self.0.insert(OpeningColumns::of(row)?),
+        };
+        columns.read(row)
+    }
 }
 
 /// The column positions of an [`OpeningKey`]. Looking them up by name for each row would take most of the time.
@@ -375,8 +387,8 @@ struct OpeningColumns {
 }
 
 impl OpeningColumns {
-    fn of(statement: &Statement<'_>) -> DbResult<Self> {
-        let place = |column: &str| statement.position(column);
+    fn of(row: Row<'_>) -> DbResult<Self> {
+        let place = |column: &str| row.position(column);
         Ok(Self {
             id: place("id")?,
             hash: place("hash")?,

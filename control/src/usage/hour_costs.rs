@@ -54,7 +54,7 @@ fn sums(row: Row<'_>) -> DbResult<(u64, HourCost)> {
 }
 
 const OF_HOURS: &str = "SELECT hour, project, key, CAST(sum(requests) AS BIGINT) AS requests, CAST(sum(cost_nano_usd) AS DOUBLE PRECISION) AS cost_nano_usd \
-     FROM usage_hour WHERE hour IN (SELECT value FROM json_each(:hours)) GROUP BY hour, project, key";
+     FROM usage_hour WHERE hour IN (SELECT CAST(value AS BIGINT) FROM json_each(:hours)) GROUP BY hour, project, key";
 
 #[cfg(test)]
 mod tests {

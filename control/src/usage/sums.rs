@@ -213,7 +213,7 @@ pub(crate) static SELECTED: LazyLock<Selected> = LazyLock::new(|| {
     let (usual, rare): (Vec<_>, Vec<_>) = columns().enumerate().partition(|(_, name)| USUAL.contains(name));
     let names = |some: &[(usize, &'static str)]| some.iter().map(|(_, name)| *name).collect::<Vec<_>>();
     let (any, text) = (names(&rare).join(" | "), names(&rare).join(" || ' ' || "));
-    let sql = format!("{}, CASE WHEN {any} THEN {text} END", names(&usual).join(", "));
+    let sql = format!("{}, CASE WHEN ({any}) <> 0 THEN {text} END", names(&usual).join(", "));
     let places = |some: Vec<(usize, &str)>| some.into_iter().map(|(place, _)| place).collect();
     Selected { sql, usual: places(usual), rare: places(rare) }
 });

@@ -27,6 +27,8 @@ pub(crate) enum DbErrorKind {
     Busy,
     /// The disk is full.
     DiskFull,
+    /// The server of the database cannot be reached, or refuses this gateway.
+    Unreachable,
     /// The file is damaged, or is no database.
     Damaged,
     /// Anything else.

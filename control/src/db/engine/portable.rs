@@ -11,12 +11,17 @@ pub(super) fn check(sql: &str) {
 
 /// Returns the first rule that a statement breaks.
 fn broken_rule(sql: &str) -> Option<&'static str> {
-    if SQLITE_ONLY.iter().any(|word| sql.contains(word)) {
+    if is_only_sqlite(sql) {
         return None;
     }
     let words = FORBIDDEN.iter().find(|(word, _)| sql.contains(word)).map(|(_, rule)| *rule);
     let calls = || CALLS.iter().find_map(|(call, rule)| calls_of(sql, call).find_map(rule));
     words.or_else(calls)
+}
+
+/// True if a statement is about what only SQLite has.
+pub(super) fn is_only_sqlite(sql: &str) -> bool {
+    SQLITE_ONLY.iter().any(|word| sql.contains(word))
 }
 
 /// A call of a function: the texts before it, between its parentheses, and behind it.

@@ -244,7 +244,7 @@ pub(crate) fn forget(tx: &Db, before_ms: u64, rows: u32) -> DbResult<usize> {
 const INSERT_EVENT: &str = "INSERT INTO events (name, kind, object, data, created_at_ms) VALUES \
      (:name, :kind, :object, :data, :now) RETURNING id";
 const INSERT_DELIVERIES: &str = "INSERT INTO outbox (event, webhook, state, tries, next_at_ms, created_at_ms, updated_at_ms) \
-     SELECT :event, NULL, 'pending', 0, :now, :now, :now UNION ALL \
+     SELECT CAST(:event AS BIGINT), NULL, 'pending', 0, CAST(:now AS BIGINT), CAST(:now AS BIGINT), CAST(:now AS BIGINT) UNION ALL \
      SELECT :event, id, 'pending', 0, :now, :now, :now FROM webhooks WHERE disabled = 0 \
      AND (send_resolved = 1 OR :is_resolution = 0) \
      AND (kinds IS NULL OR EXISTS (SELECT 1 FROM json_each(kinds) WHERE value = :kind))";

@@ -70,8 +70,8 @@ const ADD: &str = "INSERT INTO response_origins (day, hash, owner, provider, mod
      VALUES (:day, :hash, :owner, :provider, :model, :address, :tokens) ON CONFLICT (day, hash, owner) DO UPDATE SET \
      provider = excluded.provider, model = excluded.model, address = excluded.address, tokens = excluded.tokens";
 const OWN: &str = "SELECT provider, address, tokens FROM response_origins \
-     WHERE day IN (SELECT value FROM json_each(:days)) AND hash = :hash AND owner = :owner ORDER BY day DESC LIMIT 1";
+     WHERE day IN (SELECT CAST(value AS BIGINT) FROM json_each(:days)) AND hash = :hash AND owner = :owner ORDER BY day DESC LIMIT 1";
 const ANYONES: &str = "SELECT 1 FROM response_origins \
-     WHERE day IN (SELECT value FROM json_each(:days)) AND hash = :hash LIMIT 1";
+     WHERE day IN (SELECT CAST(value AS BIGINT) FROM json_each(:days)) AND hash = :hash LIMIT 1";
 const FORGET: &str = "DELETE FROM response_origins WHERE (day, hash, owner) IN \
      (SELECT day, hash, owner FROM response_origins WHERE day < :before ORDER BY day LIMIT 256)";

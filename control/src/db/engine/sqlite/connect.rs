@@ -9,8 +9,8 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
 use super::convert::{bound, stored};
-use super::session::Db;
-use crate::db::engine::{DbError, DbResult, FromValue, ToValue};
+use super::session::SqliteSession;
+use crate::db::engine::{Db, DbError, DbResult, FromValue, ToValue};
 
 /// The access of a connection to its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,22 +28,22 @@ impl Db {
         };
         let db = Connection::open_with_flags(path, mode | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
         db.busy_timeout(BUSY_TIMEOUT)?;
-        Ok(Self(db))
+        Ok(SqliteSession(db).into())
     }
 
     /// Opens an empty database in memory.
     pub(crate) fn in_memory() -> DbResult<Self> {
-        Ok(Self(Connection::open_in_memory()?))
+        Ok(SqliteSession(Connection::open_in_memory()?).into())
     }
 
     /// Closes the connection. The last one moves the write-ahead log into the database.
     pub(crate) fn close(self) -> DbResult<()> {
-        self.0.close().map_err(|(_, error)| error.into())
+        self.into_sqlite()?.0.close().map_err(|(_, error)| error.into())
     }
 
     /// Returns the value of a pragma, of a schema or of the connection.
     pub(crate) fn pragma<T: for<'a> FromValue<'a>>(&self, schema: Option<&str>, name: &str) -> DbResult<T> {
-        let read = self.0.pragma_query_value(schema, name, |row| {
+        let read = self.sqlite()?.0.pragma_query_value(schema, name, |row| {
             Ok(stored(row.get_ref(0)?).map(|value| T::from_value(value)))
         })?;
         read?.map_err(|_| DbError::bad_value(format_args!("the pragma '{name}' has a value of another type")))
@@ -51,28 +51,32 @@ impl Db {
 
     /// Sets a pragma, of a schema or of the connection.
     pub(crate) fn set_pragma(&self, schema: Option<&str>, name: &str, value: impl ToValue) -> DbResult<()> {
-        Ok(self.0.pragma_update(schema, name, bound(value.to_value()?))?)
+        Ok(self.sqlite()?.0.pragma_update(schema, name, bound(value.to_value()?))?)
     }
 
     /// Sets how many statements are cached.
     pub(crate) fn cache_statements(&self, count: usize) {
-        self.0.set_prepared_statement_cache_capacity(count);
+        if let Ok(session) = self.sqlite() {
+            session.0.set_prepared_statement_cache_capacity(count);
+        }
     }
 
     /// Drops the cached statements, which would keep a file attached.
     pub(crate) fn forget_statements(&self) {
-        self.0.flush_prepared_statement_cache();
+        if let Ok(session) = self.sqlite() {
+            session.0.flush_prepared_statement_cache();
+        }
     }
 
     /// True if a file is attached under this name.
     pub(crate) fn has_schema(&self, name: &str) -> bool {
         // The call fails for a schema that is not attached.
-        self.0.is_readonly(name).is_ok()
+        self.sqlite().is_ok_and(|session| session.0.is_readonly(name).is_ok())
     }
 
     /// Copies all pages of a schema into another database, in small steps. Other connections may write meanwhile.
     pub(crate) fn copy_pages(&self, schema: &str, to: &mut Self) -> DbResult<()> {
-        let backup = Backup::new_with_names(&self.0, schema, &mut to.0, "main")?;
+        let backup = Backup::new_with_names(&self.sqlite()?.0, schema, &mut to.sqlite_mut()?.0, "main")?;
         loop {
             match backup.step(PAGES_A_STEP)? {
                 StepResult::Done => return Ok(()),
@@ -86,12 +90,12 @@ impl Db {
 impl Db {
     /// Opens a file as another program would, and creates it if it does not exist.
     pub(crate) fn create(path: impl AsRef<Path>) -> DbResult<Self> {
-        Ok(Self(Connection::open(path)?))
+        Ok(SqliteSession(Connection::open(path)?).into())
     }
 
     /// Calls `each` before every step of SQLite's virtual machine; true aborts the statement.
     pub(crate) fn on_each_step(&mut self, each: impl FnMut() -> bool + Send + 'static) {
-        self.0.progress_handler(1, Some(each)).unwrap();
+        self.sqlite_mut().unwrap().0.progress_handler(1, Some(each)).unwrap();
     }
 }
 

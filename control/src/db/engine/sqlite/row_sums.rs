@@ -9,8 +9,7 @@ use records::digest::long_digest;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::ValueRef;
 
-use super::session::Db;
-use crate::db::engine::DbResult;
+use crate::db::engine::{Db, DbResult};
 
 /// Computes the sums of a schema that has none, and updates them from now on with each change by this connection.
 pub(crate) fn keep(db: &mut Db, schema: &str) -> DbResult<()> {
@@ -76,7 +75,7 @@ fn computed(db: &Db, schema: &str, skipped: &[&str]) -> DbResult<Vec<TableSum>> 
 
 /// Returns the sum of the digests of the rows that a statement selects.
 fn sum(db: &Db, sql: &str) -> DbResult<i64> {
-    let mut statement = db.0.prepare(sql)?;
+    let mut statement = db.sqlite()?.0.prepare(sql)?;
     let columns = statement.column_count();
     let mut rows = statement.query([])?;
     let mut sum = 0_i64;
@@ -104,7 +103,7 @@ fn digest<'a>(values: impl Iterator<Item = rusqlite::Result<ValueRef<'a>>>) -> r
 /// Creates the triggers of each table that has none.
 fn watch(db: &Db, schema: &str, sums: &str) -> DbResult<()> {
     for (name, sign) in [(PLUS, 1_i64), (MINUS, -1)] {
-        db.0.create_scalar_function(
+        db.sqlite()?.0.create_scalar_function(
             name,
             -1,
             FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS,

@@ -1,0 +1,192 @@
+//! A session with a PostgreSQL server: portable statements, their rows, and their errors as those of the seam.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use pg::{ErrorKind, Field, Session, Settings};
+
+use super::text::Text;
+use crate::db::engine::{DbError, DbErrorKind, DbResult, Value, Values};
+
+/// A session. Statements are kept by their text.
+#[derive(Debug)]
+pub(crate) struct PostgresSession {
+    session: Session,
+    texts: RefCell<HashMap<Box<str>, Arc<Text>>>,
+}
+
+/// A statement, which the server prepares when it is given values: their types are those of the parameters.
+pub(crate) struct PostgresStatement<'a> {
+    session: &'a Session,
+    text: Arc<Text>,
+}
+
+/// The rows that a statement found.
+pub(crate) struct PostgresRows {
+    rows: Vec<pg::Row>,
+    next: usize,
+}
+
+impl PostgresSession {
+    /// Makes a session, which connects at its first statement.
+    pub(crate) fn new(settings: Settings) -> DbResult<Self> {
+        Ok(Self { session: Session::new(settings)?, texts: RefCell::default() })
+    }
+
+    pub(crate) fn prepare(&self, sql: &str) -> PostgresStatement<'_> {
+        let mut texts = self.texts.borrow_mut();
+        if texts.len() >= TEXTS_MAX {
+            texts.clear();
+        }
+        let known = texts.get(sql).map(Arc::clone);
+        let text = known.unwrap_or_else(|| {
+            let text = Arc::new(Text::parse(sql));
+            texts.insert(sql.into(), Arc::clone(&text));
+            text
+        });
+        PostgresStatement { session: &self.session, text }
+    }
+
+    pub(crate) fn batch(&self, sql: &str) -> DbResult<()> {
+        Ok(self.session.batch(sql)?)
+    }
+
+    pub(crate) fn begin(&self, how: &str) -> DbResult<()> {
+        Ok(self.session.begin(how)?)
+    }
+
+    pub(crate) fn commit(&self) -> DbResult<()> {
+        Ok(self.session.commit()?)
+    }
+
+    pub(crate) fn rollback(&self) -> DbResult<()> {
+        Ok(self.session.rollback()?)
+    }
+
+    pub(crate) fn rollback_to(&self, savepoint: &str) -> DbResult<()> {
+        Ok(self.session.rollback_to(savepoint)?)
+    }
+
+    pub(crate) fn is_in_transaction(&self) -> bool {
+        self.session.is_in_transaction()
+    }
+
+    pub(crate) fn limit_time(&self, until: Instant) {
+        self.session.limit_time(until);
+    }
+}
+
+impl PostgresStatement<'_> {
+    pub(crate) fn execute(&mut self, values: impl Values) -> DbResult<usize> {
+        let changed = self.with(values, |statement, values| self.session.execute(statement, values))?;
+        usize::try_from(changed).map_err(DbError::bad_value)
+    }
+
+    pub(crate) fn query(&mut self, values: impl Values) -> DbResult<PostgresRows> {
+        let rows = self.with(values, |statement, values| self.session.query(statement, values))?;
+        Ok(PostgresRows { rows, next: 0 })
+    }
+
+    /// Calls `run` with the prepared statement and its values, once all of them are known.
+    fn with<T>(
+        &self,
+        values: impl Values,
+        run: impl FnOnce(&pg::Prepared, &[Field<'_>]) -> Result<T, pg::Error>,
+    ) -> DbResult<T> {
+        // A value is lent only while it is bound.
+        let mut owned: Vec<Option<OwnedValue>> = Vec::new();
+        owned.resize_with(self.text.parameters(), || None);
+        let mut count = 0;
+        values.each(&mut |place, value| {
+            let number = self.text.parameter(place)?;
+            if let Some(slot) = owned.get_mut(number) {
+                *slot = Some(value.into());
+            }
+            count += 1;
+            Ok(())
+        })?;
+        if count != owned.len() {
+            return Err(DbError::bad_value(format_args!(
+                "a statement with {} parameters was given {count} values",
+                owned.len()
+            )));
+        }
+        let fields: Vec<Field<'_>> =
+            owned.iter().map(|value| value.as_ref().map_or(Field::Null, OwnedValue::field)).collect();
+        let (sql, kinds, present) = self.text.with(&fields);
+        let statement = self.session.prepare(&sql, &kinds)?;
+        Ok(run(&statement, &present)?)
+    }
+}
+
+impl PostgresRows {
+    pub(crate) fn next(&mut self) -> Option<&pg::Row> {
+        self.next += 1;
+        self.rows.get(self.next - 1)
+    }
+}
+
+/// A value that outlives its binding.
+enum OwnedValue {
+    Null,
+    Integer(i64),
+    Real(f64),
+    Text(Box<str>),
+    Blob(Box<[u8]>),
+}
+
+impl OwnedValue {
+    fn field(&self) -> Field<'_> {
+        match self {
+            Self::Null => Field::Null,
+            Self::Integer(number) => Field::Integer(*number),
+            Self::Real(number) => Field::Real(*number),
+            Self::Text(text) => Field::Text(text),
+            Self::Blob(bytes) => Field::Blob(bytes),
+        }
+    }
+}
+
+impl From<Value<'_>> for OwnedValue {
+    fn from(value: Value<'_>) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Integer(number) => Self::Integer(number),
+            Value::Real(number) => Self::Real(number),
+            Value::Text(text) => Self::Text(text.into()),
+            Value::Blob(bytes) => Self::Blob(bytes.into()),
+        }
+    }
+}
+
+impl<'a> From<Field<'a>> for Value<'a> {
+    fn from(field: Field<'a>) -> Self {
+        match field {
+            Field::Null => Self::Null,
+            Field::Integer(number) => Self::Integer(number),
+            Field::Real(number) => Self::Real(number),
+            Field::Text(text) => Self::Text(text),
+            Field::Blob(bytes) => Self::Blob(bytes),
+        }
+    }
+}
+
+impl From<pg::Error> for DbError {
+    fn from(error: pg::Error) -> Self {
+        let kind = match error.kind() {
+            ErrorKind::BadRow => DbErrorKind::BadRow,
+            ErrorKind::BadValue => DbErrorKind::BadValue,
+            ErrorKind::TooSlow => DbErrorKind::TooSlow,
+            ErrorKind::Conflict => DbErrorKind::Busy,
+            ErrorKind::DiskFull => DbErrorKind::DiskFull,
+            ErrorKind::Unreachable | ErrorKind::Refused | ErrorKind::ReadOnly => DbErrorKind::Unreachable,
+            ErrorKind::Other => DbErrorKind::Other,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+/// The number of texts that are kept; a few are made for each call.
+const TEXTS_MAX: usize = 512;

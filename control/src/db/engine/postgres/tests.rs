@@ -1,0 +1,247 @@
+//! Sessions, the schema and every statement of the state on a real server.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use pg::Settings;
+use postgres_server::{Database, PostgresServer, ServerOptions, shared};
+
+use super::{PostgresSession, schema};
+use crate::db::engine::{Db, DbErrorKind, named_params};
+use crate::db::sqlite_state::migrate::migrate;
+
+fn connect(url: &str) -> Db {
+    PostgresSession::new(Settings::parse(url).unwrap()).unwrap().into()
+}
+
+/// Returns a connection to a database with all tables.
+fn filled(database: &Database<'_>) -> Db {
+    let mut model = Db::in_memory().unwrap();
+    migrate(&mut model).unwrap();
+    let mut db = connect(&database.url());
+    schema::create(&model, &mut db).unwrap();
+    db
+}
+
+#[test]
+fn every_type_of_value_is_read_as_it_was_stored() {
+    let database = shared().create_database();
+    let db = connect(&database.url());
+    db.batch("CREATE TABLE t (a BIGINT, b DOUBLE PRECISION, c TEXT, d BYTEA)").unwrap();
+    let insert = "INSERT INTO t (a, b, c, d) VALUES (:a, :b, :c, :d)";
+    let texts = ["", "'\"\\ü\u{1f980}", ":a"];
+    for (number, text) in [(i64::MIN, texts[0]), (0, texts[1]), (i64::MAX, texts[2])] {
+        let values = named_params! {":a": number, ":b": 0.5, ":c": text, ":d": text.as_bytes()};
+        assert_eq!(db.execute(insert, values), Ok(1));
+    }
+    let absent =
+        named_params! {":a": None::<i64>, ":b": None::<f64>, ":c": None::<&str>, ":d": None::<Vec<u8>>};
+    assert_eq!(db.execute(insert, absent), Ok(1));
+    let rows: Vec<(i64, f64, String, Vec<u8>)> = db
+        .rows("SELECT * FROM t WHERE a IS NOT NULL ORDER BY a", (), |row| {
+            Ok((row.get("a")?, row.get("b")?, row.get("c")?, row.get("d")?))
+        })
+        .unwrap();
+    let expected = [i64::MIN, 0, i64::MAX].into_iter().zip(texts);
+    assert!(
+        rows.iter().map(|(a, b, c, d)| (*a, *b, c.as_str(), d.as_slice())).eq(expected.map(|(a, text)| (
+            a,
+            0.5,
+            text,
+            text.as_bytes()
+        )))
+    );
+    assert!(
+        db.exists("SELECT 1 FROM t WHERE a IS NULL AND d IS NOT DISTINCT FROM :d", [None::<&str>]).unwrap()
+    );
+    let is_null: bool = db.row("SELECT b IS NULL FROM t WHERE a = 0", (), |row| row.get(0)).unwrap();
+    assert!(!is_null);
+    assert_eq!(db.row("SELECT 1", (), |row| row.get::<String>(0)).unwrap_err().kind(), DbErrorKind::BadValue);
+    assert_eq!(db.row("SELECT 1", (), |row| row.get::<i64>("b")).unwrap_err().kind(), DbErrorKind::BadValue);
+    assert_eq!(db.execute(insert, [1]).unwrap_err().kind(), DbErrorKind::BadValue);
+    let with_nul = named_params! {":a": 1, ":b": 0.5, ":c": "a\0b", ":d": "".as_bytes()};
+    assert_eq!(db.execute(insert, with_nul).unwrap_err().kind(), DbErrorKind::BadValue);
+    assert_eq!(
+        db.row("SELECT a FROM t WHERE a = 5", (), |row| row.get::<i64>(0)).unwrap_err().kind(),
+        DbErrorKind::NoRow
+    );
+}
+
+#[test]
+fn a_transaction_keeps_what_it_commits_and_parts_are_rolled_back_alone() {
+    let database = shared().create_database();
+    let mut db = connect(&database.url());
+    db.batch("CREATE TABLE t (a BIGINT PRIMARY KEY)").unwrap();
+    let insert = "INSERT INTO t (a) VALUES (:a)";
+    let mut tx = db.transaction().unwrap();
+    tx.execute(insert, [1]).unwrap();
+    let part = tx.savepoint().unwrap();
+    part.execute(insert, [2]).unwrap();
+    assert_eq!(part.execute(insert, [1]).unwrap_err().kind(), DbErrorKind::BadRow);
+    drop(part);
+    tx.execute(insert, [3]).unwrap();
+    let part = tx.savepoint().unwrap();
+    part.execute(insert, [4]).unwrap();
+    part.commit().unwrap();
+    tx.commit().unwrap();
+    assert!(!db.is_in_transaction());
+    assert_eq!(db.transaction().unwrap().execute(insert, [5]), Ok(1));
+    let kept = || -> Vec<i64> { db.rows("SELECT a FROM t ORDER BY a", (), |row| row.get(0)).unwrap() };
+    assert_eq!(kept(), [1, 3, 4]);
+}
+
+#[test]
+fn a_commit_after_a_failed_statement_fails() {
+    let database = shared().create_database();
+    let mut db = connect(&database.url());
+    db.batch("CREATE TABLE t (a BIGINT PRIMARY KEY)").unwrap();
+    let tx = db.transaction().unwrap();
+    tx.execute("INSERT INTO t (a) VALUES (:a)", [1]).unwrap();
+    assert!(tx.execute("INSERT INTO t (a) VALUES (:a)", [1]).is_err());
+    assert!(tx.commit().is_err());
+    assert!(!db.exists("SELECT 1 FROM t", ()).unwrap());
+}
+
+#[test]
+fn a_statement_ends_at_the_time_limit_and_the_session_goes_on() {
+    let database = shared().create_database();
+    let mut db = connect(&database.url());
+    db.batch("SELECT 1").unwrap();
+    db.limit_time(Instant::now() + Duration::from_millis(100)).unwrap();
+    let error = db.row("SELECT CAST(pg_sleep(600) AS TEXT)", (), |row| row.get::<String>(0)).unwrap_err();
+    assert_eq!(error.kind(), DbErrorKind::TooSlow);
+    db.limit_time(Instant::now() + Duration::from_secs(60)).unwrap();
+    assert_eq!(db.row("SELECT 7", (), |row| row.get::<i64>(0)), Ok(7));
+}
+
+#[test]
+fn a_session_connects_again_after_its_server_was_killed_but_not_within_a_transaction() {
+    let server = PostgresServer::start();
+    let mut db = connect(&server.url());
+    db.batch("CREATE TABLE t (a BIGINT)").unwrap();
+    let tx = db.transaction().unwrap();
+    tx.execute("INSERT INTO t (a) VALUES (:a)", [1]).unwrap();
+    server.kill();
+    assert_eq!(
+        tx.execute("INSERT INTO t (a) VALUES (:a)", [2]).unwrap_err().kind(),
+        DbErrorKind::Unreachable
+    );
+    server.restart();
+    assert_eq!(
+        tx.execute("INSERT INTO t (a) VALUES (:a)", [3]).unwrap_err().kind(),
+        DbErrorKind::Unreachable
+    );
+    drop(tx);
+    assert!(!db.exists("SELECT 1 FROM t", ()).unwrap());
+}
+
+#[test]
+fn a_connection_is_encrypted_and_its_certificate_verified_as_the_url_asks() {
+    let server = PostgresServer::start_with(ServerOptions::fast().with_tls());
+    let base = server.url().split('?').next().unwrap().to_owned();
+    let is_encrypted = |db: &Db| -> bool {
+        db.row("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()", (), |row| row.get(0)).unwrap()
+    };
+    let ca = server.ca_file();
+    let ca = ca.to_str().unwrap();
+    for (query, expected) in [
+        ("", true),
+        ("?sslmode=require", true),
+        (&format!("?sslmode=verify-ca&sslrootcert={ca}"), true),
+        (&format!("?sslmode=verify-full&sslrootcert={ca}&channel_binding=require"), true),
+    ] {
+        assert_eq!(is_encrypted(&connect(&format!("{base}{query}"))), expected, "{query}");
+    }
+    // The authorities of the system did not sign the certificate.
+    let unknown = connect(&format!("{base}?sslmode=verify-full"));
+    let error = unknown.batch("SELECT 1").unwrap_err();
+    assert_eq!(error.kind(), DbErrorKind::Unreachable, "{error}");
+    let missing = Settings::parse(&format!("{base}?sslmode=verify-full&sslrootcert=/none.pem")).unwrap();
+    let error = PostgresSession::new(missing).unwrap_err().to_string();
+    assert!(error.contains("/none.pem"), "{error}");
+}
+
+#[test]
+fn a_server_that_is_absent_or_refuses_is_named_and_the_password_is_not() {
+    let database = shared().create_database();
+    let wrong = database.url().replace("llmgw:llmgw@", "llmgw:secret-word@");
+    let error = connect(&wrong).batch("SELECT 1").unwrap_err();
+    assert_eq!(error.kind(), DbErrorKind::Unreachable);
+    assert!(error.to_string().contains("password authentication failed"), "{error}");
+    let absent = connect("postgres://u:secret-word@127.0.0.1:1/x").batch("SELECT 1").unwrap_err();
+    assert_eq!(absent.kind(), DbErrorKind::Unreachable);
+    assert!(absent.to_string().contains("refused"), "{absent}");
+    assert!(!format!("{error}{absent}").contains("secret-word"));
+}
+
+/// Each statement in the sources of the product is understood by PostgreSQL: its tables, columns, functions and grammar.
+/// The values are absent, so that only types of values are left to the tests of the modules.
+#[test]
+fn postgresql_understands_every_statement_of_the_product() {
+    let database = shared().create_database();
+    let db = filled(&database);
+    let mut statements = Vec::new();
+    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut statements);
+    assert!(statements.len() > 150, "only {} statements were found", statements.len());
+    let refused: Vec<String> = statements
+        .iter()
+        .filter_map(|(place, sql)| {
+            let text = super::text::Text::parse(sql);
+            let (sql, ..) = text.with(&vec![pg::Field::Null; text.parameters()]);
+            let error = db.batch(&format!("EXPLAIN {sql}")).err()?;
+            Some(format!("{place}: {error}\n    {sql}"))
+        })
+        .collect();
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+}
+
+/// Collects the whole statements that stand as string literals in the sources, with their files. Texts that are parts of
+/// statements, or are completed by `format!`, are left out, and so is what belongs to SQLite or to `telemetry.db` alone.
+fn collect(folder: &Path, into: &mut Vec<(String, String)>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        if path.is_dir() {
+            if !["sqlite", "sqlite_state", "tests", "telemetry", "postgres"].contains(&name.as_str()) {
+                collect(&path, into);
+            }
+            continue;
+        }
+        if !name.ends_with(".rs") || name.ends_with("tests.rs") || NOT_OF_THE_STATE.contains(&name.as_str()) {
+            continue;
+        }
+        let source = std::fs::read_to_string(&path).unwrap();
+        let product = source.split("#[cfg(test)]").next().unwrap();
+        for literal in literals(product) {
+            let is_whole = ["SELECT ", "INSERT INTO ", "UPDATE ", "DELETE FROM ", "WITH "]
+                .iter()
+                .any(|verb| literal.starts_with(verb));
+            let is_part = literal.contains('{')
+                || literal.ends_with(' ')
+                || super::super::portable::is_only_sqlite(&literal);
+            if is_whole && !is_part {
+                into.push((path.display().to_string(), literal));
+            }
+        }
+    }
+}
+
+/// Files whose statements are for `telemetry.db`, or for `usage.db`.
+const NOT_OF_THE_STATE: &[&str] = &["circuit_changes.rs", "telemetry.rs", "usage_effects.rs"];
+
+/// Returns the string literals of a source, with their escapes undone.
+fn literals(source: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for literal in source.split('"').skip(1).step_by(2) {
+        let mut text = String::new();
+        let mut letters = literal.chars().peekable();
+        while let Some(letter) = letters.next() {
+            match (letter, letters.peek()) {
+                ('\\', Some('\n')) => while letters.next_if(|letter| letter.is_whitespace()).is_some() {},
+                _ => text.push(letter),
+            }
+        }
+        found.push(text);
+    }
+    found
+}

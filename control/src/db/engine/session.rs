@@ -1,0 +1,377 @@
+//! A connection to a database of either engine, and what is done through it.
+
+use std::ops::Deref;
+use std::time::Instant;
+
+use super::postgres::{PostgresRows, PostgresSession, PostgresStatement};
+use super::sqlite::session::{SqliteRow, SqliteRows, SqliteSession, SqliteStatement};
+use super::{Column, DbError, DbResult, FromValue, Value, Values, portable};
+
+/// A connection to a database. Statements that are prepared through it are cached by their text.
+#[derive(Debug)]
+pub(crate) struct Db(Engine);
+
+#[derive(Debug)]
+enum Engine {
+    Sqlite(SqliteSession),
+    Postgres(Box<PostgresSession>),
+}
+
+/// A prepared statement.
+pub(crate) struct Statement<'a>(StatementOf<'a>);
+
+enum StatementOf<'a> {
+    Sqlite(SqliteStatement<'a>),
+    Postgres(PostgresStatement<'a>),
+}
+
+/// The rows that a statement finds, one at a time.
+pub(crate) struct Rows<'a>(RowsOf<'a>);
+
+enum RowsOf<'a> {
+    Sqlite(SqliteRows<'a>),
+    Postgres(PostgresRows),
+}
+
+/// A row that a statement found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<'a>(RowOf<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum RowOf<'a> {
+    Sqlite(SqliteRow<'a>),
+    Postgres(&'a pg::Row),
+}
+
+/// A transaction; rolled back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Transaction<'a>(&'a Db);
+
+/// A part of a transaction; rolled back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Savepoint<'a>(&'a Db);
+
+impl From<SqliteSession> for Db {
+    fn from(session: SqliteSession) -> Self {
+        Self(Engine::Sqlite(session))
+    }
+}
+
+impl From<PostgresSession> for Db {
+    fn from(session: PostgresSession) -> Self {
+        Self(Engine::Postgres(Box::new(session)))
+    }
+}
+
+impl Db {
+    /// Prepares a statement that runs several times.
+    pub(crate) fn prepare(&self, sql: &str) -> DbResult<Statement<'_>> {
+        portable::check(sql);
+        Ok(Statement(match &self.0 {
+            Engine::Sqlite(session) => StatementOf::Sqlite(session.prepare(sql)?),
+            Engine::Postgres(session) => StatementOf::Postgres(session.prepare(sql)),
+        }))
+    }
+
+    /// Reads the first row that a statement finds. Finding none is the error [`DbErrorKind::NoRow`].
+    pub(crate) fn row<T>(
+        &self,
+        sql: &str,
+        values: impl Values,
+        read: impl FnOnce(Row<'_>) -> DbResult<T>,
+    ) -> DbResult<T> {
+        self.prepare(sql)?.row(values, read)
+    }
+
+    /// Reads the first row that a statement finds, if any.
+    pub(crate) fn optional_row<T>(
+        &self,
+        sql: &str,
+        values: impl Values,
+        read: impl FnOnce(Row<'_>) -> DbResult<T>,
+    ) -> DbResult<Option<T>> {
+        self.prepare(sql)?.optional_row(values, read)
+    }
+
+    /// Reads all rows that a statement finds.
+    pub(crate) fn rows<T, C: FromIterator<T>>(
+        &self,
+        sql: &str,
+        values: impl Values,
+        read: impl FnMut(Row<'_>) -> DbResult<T>,
+    ) -> DbResult<C> {
+        self.prepare(sql)?.rows(values, read)
+    }
+
+    /// True if a statement finds a row.
+    pub(crate) fn exists(&self, sql: &str, values: impl Values) -> DbResult<bool> {
+        self.prepare(sql)?.exists(values)
+    }
+
+    /// Runs a statement that finds nothing. Returns the number of rows that it changed.
+    pub(crate) fn execute(&self, sql: &str, values: impl Values) -> DbResult<usize> {
+        self.prepare(sql)?.execute(values)
+    }
+
+    /// Runs several statements without parameters.
+    pub(crate) fn batch(&self, sql: &str) -> DbResult<()> {
+        match &self.0 {
+            Engine::Sqlite(session) => session.batch(sql),
+            Engine::Postgres(session) => session.batch(sql),
+        }
+    }
+
+    /// Begins a transaction that may write. With SQLite, no other connection may until it ends.
+    pub(crate) fn transaction(&mut self) -> DbResult<Transaction<'_>> {
+        match &self.0 {
+            Engine::Sqlite(session) => session.batch("BEGIN IMMEDIATE")?,
+            Engine::Postgres(session) => session.begin("READ WRITE")?,
+        }
+        Ok(Transaction(self))
+    }
+
+    /// Begins a transaction whose statements read one moment of the database. It must be the only one.
+    pub(crate) fn read_transaction(&self) -> DbResult<Transaction<'_>> {
+        match &self.0 {
+            Engine::Sqlite(session) => session.batch("BEGIN")?,
+            Engine::Postgres(session) => session.begin("ISOLATION LEVEL REPEATABLE READ READ ONLY")?,
+        }
+        Ok(Transaction(self))
+    }
+
+    /// True while a transaction is open. Some errors, such as that of a full disk, end it.
+    pub(crate) fn is_in_transaction(&self) -> bool {
+        match &self.0 {
+            Engine::Sqlite(session) => session.is_in_transaction(),
+            Engine::Postgres(session) => session.is_in_transaction(),
+        }
+    }
+
+    /// Lets statements fail with [`DbErrorKind::TooSlow`] from this time on.
+    pub(crate) fn limit_time(&mut self, until: Instant) -> DbResult<()> {
+        match &mut self.0 {
+            Engine::Sqlite(session) => session.limit_time(until),
+            Engine::Postgres(session) => {
+                session.limit_time(until);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns the connection to a file, for what only SQLite has.
+    pub(super) fn sqlite(&self) -> DbResult<&SqliteSession> {
+        match &self.0 {
+            Engine::Sqlite(session) => Ok(session),
+            Engine::Postgres(_) => Err(only_sqlite()),
+        }
+    }
+
+    /// See [`Self::sqlite`].
+    pub(super) fn sqlite_mut(&mut self) -> DbResult<&mut SqliteSession> {
+        match &mut self.0 {
+            Engine::Sqlite(session) => Ok(session),
+            Engine::Postgres(_) => Err(only_sqlite()),
+        }
+    }
+
+    /// See [`Self::sqlite`].
+    pub(super) fn into_sqlite(self) -> DbResult<SqliteSession> {
+        match self.0 {
+            Engine::Sqlite(session) => Ok(session),
+            Engine::Postgres(_) => Err(only_sqlite()),
+        }
+    }
+}
+
+impl Statement<'_> {
+    /// See [`Db::row`].
+    pub(crate) fn row<T>(
+        &mut self,
+        values: impl Values,
+        read: impl FnOnce(Row<'_>) -> DbResult<T>,
+    ) -> DbResult<T> {
+        let found = self.optional_row(values, read)?;
+        found.ok_or_else(DbError::no_row)
+    }
+
+    /// See [`Db::optional_row`].
+    pub(crate) fn optional_row<T>(
+        &mut self,
+        values: impl Values,
+        read: impl FnOnce(Row<'_>) -> DbResult<T>,
+    ) -> DbResult<Option<T>> {
+        self.query(values)?.next()?.map(read).transpose()
+    }
+
+    /// See [`Db::rows`].
+    pub(crate) fn rows<T, C: FromIterator<T>>(
+        &mut self,
+        values: impl Values,
+        mut read: impl FnMut(Row<'_>) -> DbResult<T>,
+    ) -> DbResult<C> {
+        let mut rows = self.query(values)?;
+        std::iter::from_fn(|| match rows.next() {
+            Ok(row) => row.map(&mut read),
+            Err(error) => Some(Err(error)),
+        })
+        .collect()
+    }
+
+    /// See [`Db::exists`].
+    pub(crate) fn exists(&mut self, values: impl Values) -> DbResult<bool> {
+        Ok(self.query(values)?.next()?.is_some())
+    }
+
+    /// See [`Db::execute`].
+    pub(crate) fn execute(&mut self, values: impl Values) -> DbResult<usize> {
+        match &mut self.0 {
+            StatementOf::Sqlite(statement) => statement.execute(values),
+            StatementOf::Postgres(statement) => statement.execute(values),
+        }
+    }
+
+    /// Runs the statement, whose rows are then read one at a time.
+    pub(crate) fn query(&mut self, values: impl Values) -> DbResult<Rows<'_>> {
+        Ok(Rows(match &mut self.0 {
+            StatementOf::Sqlite(statement) => RowsOf::Sqlite(statement.query(values)?),
+            StatementOf::Postgres(statement) => RowsOf::Postgres(statement.query(values)?),
+        }))
+    }
+}
+
+impl Rows<'_> {
+    /// Returns the next row, if there is one.
+    pub(crate) fn next(&mut self) -> DbResult<Option<Row<'_>>> {
+        Ok(match &mut self.0 {
+            RowsOf::Sqlite(rows) => rows.next()?.map(|row| Row(RowOf::Sqlite(row))),
+            RowsOf::Postgres(rows) => rows.next().map(|row| Row(RowOf::Postgres(row))),
+        })
+    }
+}
+
+impl<'a> Row<'a> {
+    /// Reads a column. An error names it.
+    pub(crate) fn get<T: FromValue<'a>>(self, column: impl Column) -> DbResult<T> {
+        let at = self.position(column)?;
+        T::from_value(self.value(at)?).map_err(|_| {
+            let name = self.name(at);
+            DbError::bad_value(format_args!("the column '{name}' contains a value of another type or form"))
+        })
+    }
+
+    /// Returns the position of a column, for reading many rows.
+    pub(crate) fn position(self, column: impl Column) -> DbResult<usize> {
+        column.position(|name| match self.0 {
+            RowOf::Sqlite(row) => row.position(name),
+            RowOf::Postgres(row) => row.position(name).ok_or_else(|| no_column(name)),
+        })
+    }
+
+    fn value(self, at: usize) -> DbResult<Value<'a>> {
+        match self.0 {
+            RowOf::Sqlite(row) => row.value(at),
+            RowOf::Postgres(row) => Ok(row.get(at)?.into()),
+        }
+    }
+
+    fn name(self, at: usize) -> String {
+        match self.0 {
+            RowOf::Sqlite(row) => row.name(at),
+            RowOf::Postgres(row) => row.name(at).unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+impl Transaction<'_> {
+    /// Begins a part of the transaction that can be rolled back alone.
+    pub(crate) fn savepoint(&mut self) -> DbResult<Savepoint<'_>> {
+        self.batch("SAVEPOINT part")?;
+        Ok(Savepoint(self.0))
+    }
+
+    /// Commits; a failed commit is rolled back.
+    pub(crate) fn commit(self) -> DbResult<()> {
+        match &self.0.0 {
+            Engine::Sqlite(session) => session.batch("COMMIT"),
+            Engine::Postgres(session) => session.commit(),
+        }
+    }
+
+    pub(crate) fn rollback(self) -> DbResult<()> {
+        self.0.roll_back()
+    }
+}
+
+impl Savepoint<'_> {
+    /// Makes the part belong to the transaction.
+    pub(crate) fn commit(self) -> DbResult<()> {
+        let released = self.batch("RELEASE part");
+        if released.is_ok() {
+            std::mem::forget(self);
+        }
+        released
+    }
+
+    pub(crate) fn rollback(self) -> DbResult<()> {
+        let rolled_back = self.0.roll_back_part();
+        std::mem::forget(self);
+        rolled_back
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if self.is_in_transaction() {
+            let _ = self.0.roll_back();
+        }
+    }
+}
+
+impl Drop for Savepoint<'_> {
+    fn drop(&mut self) {
+        if self.is_in_transaction() {
+            let _ = self.0.roll_back_part();
+        }
+    }
+}
+
+impl Deref for Transaction<'_> {
+    type Target = Db;
+
+    fn deref(&self) -> &Db {
+        self.0
+    }
+}
+
+impl Deref for Savepoint<'_> {
+    type Target = Db;
+
+    fn deref(&self) -> &Db {
+        self.0
+    }
+}
+
+impl Db {
+    fn roll_back(&self) -> DbResult<()> {
+        match &self.0 {
+            Engine::Sqlite(session) => session.batch("ROLLBACK"),
+            Engine::Postgres(session) => session.rollback(),
+        }
+    }
+
+    fn roll_back_part(&self) -> DbResult<()> {
+        match &self.0 {
+            Engine::Sqlite(session) => session.batch("ROLLBACK TO part; RELEASE part"),
+            Engine::Postgres(session) => session.rollback_to("part"),
+        }
+    }
+}
+
+fn no_column(name: &str) -> DbError {
+    DbError::bad_value(format_args!("the statement has no column '{name}'"))
+}
+
+/// The error of a call that PostgreSQL has no counterpart for.
+fn only_sqlite() -> DbError {
+    DbError::bad_value("only a database of SQLite can do this")
+}
