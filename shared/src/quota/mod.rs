@@ -9,6 +9,7 @@ mod minute;
 mod period;
 mod reservation;
 mod scope;
+pub mod share;
 
 #[cfg(test)]
 mod tests;

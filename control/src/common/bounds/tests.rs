@@ -366,6 +366,8 @@ shared/src/prices/form.rs PARTS_MAX refuses
 shared/src/quota/counter.rs AMOUNT_MAX range
 shared/src/quota/minute.rs SUM_MAX range
 shared/src/quota/minute.rs TURN_MAX range
+shared/src/quota/share/mod.rs ACTIONS_MAX steps
+shared/src/quota/share/mod.rs WAITERS_MAX refuses
 shared/src/sanitize/mod.rs ROUNDS_MAX tries
 shared/src/tags.rs TAGS_MAX refuses
 shared/src/trace_context.rs MEMBERS_MAX refuses
