@@ -83,14 +83,12 @@ const FIND: &str = "SELECT bytes, digest, content FROM documents WHERE name = :n
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::sqlite_state::migrate::migrate;
+    use crate::db::testing::migrated;
 
     const ANY: u64 = 1 << 20;
 
     fn database() -> Db {
-        let mut db = Db::in_memory().unwrap();
-        migrate(&mut db).unwrap();
-        db
+        migrated()
     }
 
     fn versions(db: &Db) -> Vec<(i64, i64)> {

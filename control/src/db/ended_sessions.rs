@@ -119,12 +119,10 @@ const FORGET: &str = "DELETE FROM ended_sessions WHERE (holder, session) IN \
 mod tests {
     use super::*;
     use crate::common::bounds::tests::passes;
-    use crate::db::sqlite_state::migrate::migrate;
+    use crate::db::testing::migrated;
 
     fn db() -> Db {
-        let mut db = Db::in_memory().unwrap();
-        migrate(&mut db).unwrap();
-        db
+        migrated()
     }
 
     fn end(holder: &str, session: &str, began_ms: u64) -> SessionEnd {

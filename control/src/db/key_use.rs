@@ -31,12 +31,11 @@ const FORGET: &str = "DELETE FROM key_use WHERE key = :key";
 mod tests {
     use super::*;
     use crate::db::keys;
-    use crate::db::sqlite_state::migrate::migrate;
+    use crate::db::testing::in_memory;
 
     #[test]
     fn a_key_was_last_used_in_the_latest_hour_of_any_node() {
-        let mut db = Db::in_memory().unwrap();
-        migrate(&mut db).unwrap();
+        let db = in_memory();
         db.batch(
             "INSERT INTO projects VALUES ('prj', 'p', 0, NULL, NULL, NULL, 1, 0, 0, NULL);
              INSERT INTO keys (id, name, project, hash, prefix, state, version, created_at_ms, updated_at_ms)

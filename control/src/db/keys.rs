@@ -434,7 +434,7 @@ const PAGE: &str = "SELECT id, name, project, acts_as, prefix, state, expires_at
      AND (:projects IS NULL OR project IN (SELECT value FROM json_each(:projects))) \
      AND (:project IS NULL OR project = :project) AND (:acts_as IS NULL OR acts_as = :acts_as) \
      AND (:state IS NULL OR state = :state AND \
-     (state <> 'active' OR (expires_at_ms IS NOT NULL AND expires_at_ms <= :now) = :expired)) \
+     (state <> 'active' OR :expired = CASE WHEN expires_at_ms <= :now THEN 1 ELSE 0 END)) \
      AND (:prefix IS NULL OR prefix = :prefix) \
      AND (:q IS NULL OR instr(lower(name), :q) > 0 OR instr(lower(id), :q) > 0 OR instr(prefix, :raw) > 0) \
      ORDER BY id LIMIT :rows";
@@ -485,12 +485,11 @@ const OPENINGS_OF_HUMAN: &str = "SELECT keys.id, hash, project, acts_as, expires
 mod tests {
     use super::*;
     use crate::common::bounds::tests::passes;
-    use crate::db::sqlite_state::migrate::migrate;
+    use crate::db::testing::in_memory;
 
     #[test]
     fn expiring_keys_beyond_the_maximum_are_left_out_and_counted() {
-        let mut db = Db::in_memory().unwrap();
-        migrate(&mut db).unwrap();
+        let db = in_memory();
         db.execute(
             "INSERT INTO projects (id, name, disabled, version, created_at_ms, updated_at_ms) \
              VALUES ('blue', 'blue', 0, 1, 1, 1)",

@@ -56,4 +56,6 @@ pub(crate) fn signed(number: u64) -> i64 {
 }
 
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;

@@ -134,11 +134,10 @@ mod tests {
     use records::{Record, Texts};
 
     use super::*;
-    use crate::db::sqlite_state::migrate::migrate;
+    use crate::db::testing::in_memory;
 
     fn filled() -> Db {
-        let mut db = Db::in_memory().unwrap();
-        migrate(&mut db).unwrap();
+        let db = in_memory();
         let mut bytes = Vec::new();
         let record = Record { request_id: "req", started_at_ms: 1_700_000_000_000, ..Record::default() };
         record.put(&mut bytes, |out, _, text| put_text(out, text));

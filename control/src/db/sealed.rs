@@ -149,6 +149,7 @@ mod tests {
 
     use super::*;
     use crate::db::sqlite_state::open::open;
+    use crate::db::testing::in_memory;
 
     /// Blob columns that are not sealed, because they contain no secrets.
     const OTHERS: &[(&str, &str)] = &[
@@ -167,8 +168,7 @@ mod tests {
 
     #[test]
     fn every_sealed_blob_column_of_the_schema_is_listed() {
-        let mut db = Db::in_memory().unwrap();
-        crate::db::sqlite_state::migrate::migrate(&mut db).unwrap();
+        let db = in_memory();
         let sql = "SELECT t.name, c.name FROM pragma_table_list t, pragma_table_info(t.name) c \
                    WHERE t.schema = 'main' AND c.type = 'BLOB' AND t.name NOT LIKE 'sqlite_%'";
         let mut statement = db.prepare(sql).unwrap();

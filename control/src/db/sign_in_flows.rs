@@ -108,12 +108,10 @@ const FORGET: &str = "DELETE FROM sign_in_flows WHERE provider IN \
 mod tests {
     use super::*;
     use crate::common::bounds::tests::passes;
-    use crate::db::sqlite_state::migrate::migrate;
+    use crate::db::testing::migrated;
 
     fn db() -> Db {
-        let mut db = Db::in_memory().unwrap();
-        migrate(&mut db).unwrap();
-        db
+        migrated()
     }
 
     fn flow(provider: &str, id: &str, ends_at_ms: u64) -> SignInFlowRow {

@@ -139,6 +139,28 @@ impl Db {
         Ok(Transaction(self))
     }
 
+    /// Runs one transaction whose commit does not wait for the disk. A power failure may undo the whole transaction, which
+    /// is harmless for deletions: they are repeated.
+    pub(crate) fn lazily<T>(&mut self, work: impl FnOnce(&Transaction<'_>) -> DbResult<T>) -> DbResult<T> {
+        if matches!(self.0, Engine::Sqlite(_)) {
+            return self.lazily_in_files(work);
+        }
+        let tx = self.transaction()?;
+        tx.batch("SET LOCAL synchronous_commit = off")?;
+        let worked = work(&tx)?;
+        tx.commit().map(|()| worked)
+    }
+
+    /// Begins a transaction that may write, on a connection that others have too.
+    #[cfg(test)]
+    pub(crate) fn change(&self) -> DbResult<Transaction<'_>> {
+        match &self.0 {
+            Engine::Sqlite(session) => session.batch("BEGIN")?,
+            Engine::Postgres(session) => session.begin("READ WRITE")?,
+        }
+        Ok(Transaction(self))
+    }
+
     /// True while a transaction is open. Some errors, such as that of a full disk, end it.
     pub(crate) fn is_in_transaction(&self) -> bool {
         match &self.0 {

@@ -6,19 +6,17 @@ use super::lease::Claim;
 use super::*;
 use crate::common::bounds::tests::passes;
 use crate::db::engine::Db;
+use crate::db::testing::{in_memory, migrated};
 
 const DAY_MS: u64 = 86_400_000;
 
 fn opened() -> Db {
-    let mut db = Db::in_memory().unwrap();
-    db.set_pragma(None, "foreign_keys", true).unwrap();
-    crate::db::sqlite_state::migrate::migrate(&mut db).unwrap();
-    db
+    migrated()
 }
 
 fn webhook(db: &Db, id: &str, kinds: Option<&str>, send_resolved: bool) {
-    let row = "INSERT INTO webhooks VALUES (:id, 'w', x'00', '', 'json', :kinds, :send_resolved, 0, 5, 0, x'00', NULL, NULL, 1, 0, 0)";
-    db.execute(row, (id, kinds, send_resolved)).unwrap();
+    let row = "INSERT INTO webhooks VALUES (:id, 'w', :bytes, '', 'json', :kinds, :send_resolved, 0, 5, 0, :bytes, NULL, NULL, 1, 0, 0)";
+    db.execute(row, (id, [0_u8].as_slice(), kinds, send_resolved)).unwrap();
 }
 
 fn event(db: &Db, kind: &str, is_resolution: bool, now_ms: u64) -> i64 {
@@ -106,7 +104,8 @@ fn events_wait_for_workers_once_there_are_some() {
 
 #[test]
 fn beyond_the_maximum_the_oldest_delivered_events_are_deleted() {
-    let db = opened();
+    // SQLite's next number can be set.
+    let db = in_memory();
     webhook(&db, "w", None, false);
     let [waiting, delivered] = [(); 2].map(|()| event(&db, "disk_low", false, 1));
     let sql =

@@ -163,13 +163,11 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::db::sqlite_state::migrate::migrate;
+    use crate::db::testing::migrated;
     use crate::routing::catalog::entry::CatalogEntry;
 
     fn database() -> Db {
-        let mut db = Db::in_memory().unwrap();
-        migrate(&mut db).unwrap();
-        db
+        migrated()
     }
 
     fn of(provider: &str) -> CatalogEntries {

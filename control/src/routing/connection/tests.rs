@@ -10,12 +10,11 @@ use crate::common::vault::VaultKeys;
 use crate::db::engine::Db;
 use crate::db::key_check::{make_keys, open_keys};
 use crate::db::providers::{self, ProviderRow};
-use crate::db::sqlite_state::migrate::migrate;
+use crate::db::testing::migrated;
 use crate::routing::config::{Environment, Routing, WrittenProvider};
 
 fn store() -> (Db, VaultKeys) {
-    let mut db = Db::in_memory().unwrap();
-    migrate(&mut db).unwrap();
+    let db = migrated();
     let key = Secret::new([1; 32]);
     make_keys(&db, &key).unwrap();
     let keys = open_keys(&db, &key).unwrap();

@@ -49,12 +49,11 @@ const EXPIRED: &str = "the vendor sent no consent in time";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::sqlite_state::migrate::migrate;
+    use crate::db::testing::migrated;
 
     #[test]
     fn a_sign_in_waits_until_its_end_and_has_failed_then() {
-        let mut db = Db::in_memory().unwrap();
-        migrate(&mut db).unwrap();
+        let db = migrated();
         let row = SignInFlowRow {
             provider: "p".to_owned(),
             id: "one".to_owned(),

@@ -17,7 +17,7 @@ use super::*;
 use crate::db::credentials;
 use crate::db::engine::Db;
 use crate::db::key_check::{make_keys, open_keys};
-use crate::db::sqlite_state::migrate::migrate;
+use crate::db::testing::{in_memory, migrated};
 use crate::routing::config::{Config, Environment, load};
 
 pub(crate) const KEY: [u8; 32] = [5; 32];
@@ -45,8 +45,15 @@ fn of(yaml: &str, further: &[(&str, &str)]) -> Arc<Snapshot> {
 }
 
 pub(crate) fn started(config: &Arc<Config>, out: SnapshotPublisher) -> (Publisher, Db) {
-    let mut db = Db::in_memory().unwrap();
-    migrate(&mut db).unwrap();
+    started_on(migrated(), config, out)
+}
+
+/// Returns a publisher on a database of SQLite, with whose functions a test makes many rows, or whose steps it counts.
+pub(crate) fn started_in_memory(config: &Arc<Config>, out: SnapshotPublisher) -> (Publisher, Db) {
+    started_on(in_memory(), config, out)
+}
+
+fn started_on(db: Db, config: &Arc<Config>, out: SnapshotPublisher) -> (Publisher, Db) {
     let encryption_key = Secret::new(KEY);
     make_keys(&db, &encryption_key).unwrap();
     let keys = Arc::new(open_keys(&db, &encryption_key).unwrap());
@@ -472,7 +479,7 @@ fn publishing_a_key_takes_the_same_steps_among_many_keys() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path(), "", &[]);
     let (out, reader) = channel();
-    let (mut publisher, mut db) = started(&config, out);
+    let (mut publisher, mut db) = started_in_memory(&config, out);
     db.batch(PEOPLE).unwrap();
     let steps = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let count = Arc::clone(&steps);
@@ -520,7 +527,7 @@ fn a_thousand_providers_and_endpoints_are_published() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path(), "", &[]);
     let (out, reader) = channel();
-    let (mut publisher, db) = started(&config, out);
+    let (mut publisher, db) = started_in_memory(&config, out);
     db.batch(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
          INSERT INTO providers (id, auth, settings, version, created_at_ms, updated_at_ms)

@@ -13,8 +13,8 @@ use super::costs::{UsualSpending, anomaly};
 use super::sources::used_limits;
 use crate::db::alert_rules::{self, AlertKind, AlertRule};
 use crate::db::alerts::AlertFigures;
-use crate::db::engine::Db;
 use crate::db::quotas::{self, Counted, Enforcement, Of, QuotaRow};
+use crate::db::testing::migrated;
 use crate::routing::publish::Touched;
 use crate::routing::publish::tests::{config, started};
 use crate::usage::hour_costs::{CostSubject, HourCost, HourCosts};
@@ -152,8 +152,7 @@ fn measured(minute: u64, costs: &HourCosts, usual: &mut (u64, UsualSpending)) ->
 }
 
 fn built_in() -> Vec<AlertRule> {
-    let mut db = Db::in_memory().unwrap();
-    crate::db::sqlite_state::migrate::migrate(&mut db).unwrap();
+    let db = migrated();
     alert_rules::all(&db).unwrap()
 }
 

@@ -14,7 +14,6 @@ use crate::db::record_id::{NodeId, RecordId};
 use crate::usage::last_answers::LastAnswers;
 use crate::usage::recent::feed::RowPlace;
 use crate::usage::report::only_days_before;
-use crate::usage::retention::tables::lazily;
 
 /// Counts the records that were stored since it last did.
 #[derive(Debug)]
@@ -118,7 +117,7 @@ impl Follower {
         }
         let mut rows = tally.rolled_up();
         rows.retain(|key, _| key.start >= key.grain.kept_from(now_ms).unwrap_or(0));
-        lazily(db, |tx| {
+        db.lazily(|tx| {
             table::add(tx, &rows)?;
             set_followed(tx, &now)
         })?;

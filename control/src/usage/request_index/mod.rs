@@ -21,7 +21,6 @@ use crate::db::HOUR_MS;
 use crate::db::engine::{Db, DbResult, Row, named_params};
 use crate::db::record_id::{NodeId, RecordId};
 use crate::usage::last_rows::last_rows;
-use crate::usage::retention::tables::lazily;
 use crate::usage::rollup::DAY_HOURS;
 
 /// Creates runs for the stored rows, one at a time, in steps that hold the writer thread for a short time.
@@ -102,7 +101,7 @@ impl RunDraft {
     /// Reads some rows before `end`, or writes some buckets.
     fn step(&mut self, db: &mut Db, end: RecordId) -> DbResult<RunStep> {
         if self.is_read {
-            return lazily(db, |tx| self.write(tx));
+            return db.lazily(|tx| self.write(tx));
         }
         self.read(db, end)
     }

@@ -14,6 +14,7 @@ use crate::db::packed_row::put;
 use crate::db::sqlite_state::migrate::{MIGRATIONS, migrate};
 use crate::db::sqlite_state::open::open;
 use crate::db::sqlite_state::relocate::settle;
+use crate::db::testing::migrated;
 use crate::usage::requests::{self, NamedRequest};
 use crate::usage::retention::tables;
 use crate::usage::tests::{Process, event};
@@ -53,13 +54,9 @@ fn make_run(db: &mut Db, end: RecordId, exchanges_min: u64) -> DbResult<RunStep>
     }
 }
 
+/// No entries: a row that would have to be read is not found.
+const NONE: &[u8] = &[];
 const END: RecordId = RecordId::end_of(NodeId::THIS);
-
-fn migrated() -> Db {
-    let mut db = Db::in_memory().unwrap();
-    migrate(&mut db).unwrap();
-    db
-}
 
 fn runs(db: &Db) -> i64 {
     db.row("SELECT count(*) FROM usage_requests WHERE bucket = 7", (), |row| row.get(0)).unwrap()
@@ -95,7 +92,7 @@ fn rows_covered_by_a_run_are_found_without_scanning() {
     assert_eq!((covered(&db, NodeId::THIS).unwrap(), runs(&db)), (RecordId::here(18), 3));
     // Repricing rewrites rows.
     fill(&db, 5..=7);
-    db.execute("UPDATE usage SET requests = x'', digest = NULL WHERE id <= 18", ()).unwrap();
+    db.execute("UPDATE usage SET requests = :none, digest = NULL WHERE id <= 18", [NONE]).unwrap();
     assert_found(&db, 1..=20);
     fill(&db, 21..=25);
     assert_found(&db, 1..=25);
@@ -113,11 +110,12 @@ fn rows_of_other_nodes_are_found_and_are_in_no_run_of_this_one() {
     assert_eq!(make_run(&mut db, END, 400).unwrap(), RunStep::Complete);
     assert_eq!(make_run(&mut db, END, 400).unwrap(), RunStep::TooFew { waiting: 100 });
     // As if that node had written a run of its own rows.
-    let runs = "INSERT INTO usage_requests SELECT bucket, day, last + (1 << 40), first + (1 << 40), x'' FROM usage_requests";
-    db.batch(&format!(
-        "{runs}; INSERT INTO usage_indexed (node, last) SELECT 1, last + (1 << 40) FROM usage_indexed"
-    ))
-    .unwrap();
+    let of_node_1 = 1_u64 << 40;
+    let runs =
+        "INSERT INTO usage_requests SELECT bucket, day, last + :of, first + :of, :none FROM usage_requests";
+    db.execute(runs, named_params! {":of": of_node_1, ":none": NONE}).unwrap();
+    db.execute("INSERT INTO usage_indexed (node, last) SELECT 1, last + :of FROM usage_indexed", [of_node_1])
+        .unwrap();
     assert_eq!(covered(&db, NodeId::THIS).unwrap(), RecordId::here(8));
     assert_eq!(covered(&db, NodeId::new(1)).unwrap(), other(8));
     let found = |request_id: &str| rows_with(&db, request_id).unwrap();
@@ -187,7 +185,7 @@ fn rows_with_distant_ids_are_in_different_runs() {
     fill(&db, far..=far + 4);
     while make_run(&mut db, END, 250).unwrap() == RunStep::Complete {}
     assert_eq!((runs(&db), covered(&db, NodeId::THIS).unwrap()), (2, RecordId::here(far + 4)));
-    db.execute("UPDATE usage SET requests = x'', digest = NULL", ()).unwrap();
+    db.execute("UPDATE usage SET requests = :none, digest = NULL", [NONE]).unwrap();
     assert_found(&db, 1..=3);
     assert_found(&db, far..=far + 4);
 }
@@ -261,8 +259,8 @@ fn a_database_without_a_request_index_gets_one_in_steps() {
     index.stored(RUN / 2);
     assert!(index.is_due(), "half a run was left");
     db.execute(
-        "UPDATE usage SET requests = x'', digest = NULL WHERE id <= (SELECT max(last) FROM usage_requests)",
-        (),
+        "UPDATE usage SET requests = :none, digest = NULL WHERE id <= (SELECT max(last) FROM usage_requests)",
+        [NONE],
     )
     .unwrap();
     assert_found(&db, 1..=3);

@@ -72,12 +72,11 @@ const NAMED: &str = "SELECT id FROM keys WHERE instr(lower(name), :q) > 0 \
 mod tests {
     use super::*;
     use crate::common::bounds::tests::passes;
-    use crate::db::sqlite_state::migrate::migrate;
+    use crate::db::testing::in_memory;
 
     #[test]
     fn names_beyond_the_maximum_are_not_searched_and_that_is_counted() {
-        let mut db = Db::in_memory().unwrap();
-        migrate(&mut db).unwrap();
+        let db = in_memory();
         db.execute(
             "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < :count) \
              INSERT INTO projects (id, name, disabled, version, created_at_ms, updated_at_ms) \

@@ -147,7 +147,7 @@ impl RetentionPass {
             return Ok(RetentionStage::Usage);
         }
         let mut deleted = Deleted::default();
-        let stage = tables::lazily(db, |tx| {
+        let stage = db.lazily(|tx| {
             let mut stage = stage;
             loop {
                 let (is_done, next) = self.delete(tx, stage, (keys, now_ms, until), &mut deleted)?;

@@ -3,11 +3,10 @@
 use std::thread;
 use std::time::Instant;
 
-use crate::db::engine::{Db, DbResult, Transaction, named_params};
+use crate::db::engine::{Db, DbResult, named_params};
 use crate::db::signed;
 
 use crate::db::HOUR_MS;
-use crate::db::engine::sqlite::schemas::schema_of_usage;
 use crate::usage::request_index;
 use crate::usage::rollup::DAY_HOURS;
 
@@ -22,23 +21,6 @@ macro_rules! delete_sums {
             " WHERE hour < :before ORDER BY hour LIMIT 16)"
         )
     };
-}
-
-/// Runs one transaction whose commit does not wait for the disk. A power failure may undo the whole transaction, which
-/// is harmless for deletions: they are repeated.
-pub(crate) fn lazily<T>(db: &mut Db, work: impl FnOnce(&Transaction<'_>) -> DbResult<T>) -> DbResult<T> {
-    let set = |db: &Db, how| {
-        db.set_pragma(None, "synchronous", how)?;
-        db.set_pragma(Some(schema_of_usage(db)), "synchronous", how)
-    };
-    let worked = set(db, "NORMAL").and_then(|()| {
-        let tx = db.transaction()?;
-        let worked = work(&tx)?;
-        tx.commit().map(|()| worked)
-    });
-    // Also if only one of the two files had been set.
-    set(db, "FULL")?;
-    worked
 }
 
 /// Returns the number of rows of `usage` whose exchanges all started before `before_ms`.

@@ -38,7 +38,7 @@ impl Room {
         let (out, reader) = channel();
         let (publisher, db) = started(&config, out);
         let keys = open_keys(&db, &Secret::new(crate::routing::publish::tests::KEY)).unwrap();
-        db.batch("CREATE TABLE t (a INTEGER UNIQUE) STRICT").unwrap();
+        db.batch("CREATE TABLE t (a INTEGER UNIQUE)").unwrap();
         Self { _folder: folder, db, keys, publisher, reader }
     }
 

@@ -16,7 +16,7 @@ use crate::db::audit;
 use crate::db::engine::{Db, Row};
 use crate::db::key_check::{make_keys, open_keys};
 use crate::db::members::MemberRole;
-use crate::db::sqlite_state::migrate::migrate;
+use crate::db::testing::migrated;
 use crate::routing::catalog::cache::CatalogCache;
 use crate::routing::config::{Environment, Routing};
 
@@ -34,9 +34,7 @@ pub(super) type No = (ErrorKind, String);
 
 impl Office {
     pub(super) fn open() -> Self {
-        let mut db = Db::in_memory().unwrap();
-        db.set_pragma(None, "foreign_keys", true).unwrap();
-        migrate(&mut db).unwrap();
+        let db = migrated();
         let key = Secret::new([4; 32]);
         make_keys(&db, &key).unwrap();
         let keys = open_keys(&db, &key).unwrap();
@@ -59,7 +57,7 @@ impl Office {
         let catalog = &CatalogCache::default();
         let counters = &Counters::default();
         let write = Write { db, keys, file, environment, catalog, counters, actor: &actor, now_ms };
-        let changes = self.db.read_transaction().unwrap();
+        let changes = self.db.change().unwrap();
         match command.apply(&write) {
             Ok(done) => {
                 audit::append(&changes, &self.keys, &actor, now_ms, done.audit.as_ref().unwrap()).unwrap();

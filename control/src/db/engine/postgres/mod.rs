@@ -13,4 +13,5 @@ mod session;
 mod tests;
 mod text;
 
-pub(super) use session::{PostgresRows, PostgresSession, PostgresStatement};
+pub(crate) use session::PostgresSession;
+pub(super) use session::{PostgresRows, PostgresStatement};

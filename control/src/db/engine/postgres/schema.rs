@@ -1,6 +1,6 @@
 //! The schema of the state for PostgreSQL, from the text of SQLite's: the same tables with other names of types.
 
-use crate::db::engine::{Db, DbResult};
+use crate::db::engine::{Db, DbResult, Value};
 
 /// Tables that belong to files of SQLite, such as the sums that reveal changes from outside.
 const ONLY_SQLITE: &[&str] = &["row_sums", "usage_row_sums", "sqlite_sequence"];
@@ -13,16 +13,36 @@ CREATE FUNCTION json_each(list TEXT) RETURNS TABLE (value TEXT) LANGUAGE sql IMM
 ";
 
 /// Creates the tables, indexes and functions in an empty database, as those of `model`, an SQLite database of the newest
-/// version. The statements are one transaction.
+/// version, with the rows that a new state has. The statements are one transaction.
 pub(crate) fn create(model: &Db, db: &mut Db) -> DbResult<()> {
     let sql = "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid";
     let objects: Vec<(String, String)> = model.rows(sql, (), |row| Ok((row.get(0)?, row.get(1)?)))?;
     let tx = db.transaction()?;
     tx.batch(FUNCTIONS)?;
-    for (_, sql) in objects.iter().filter(|(name, _)| !ONLY_SQLITE.contains(&name.as_str())) {
+    for (name, sql) in objects.iter().filter(|(name, _)| !ONLY_SQLITE.contains(&name.as_str())) {
         tx.batch(&translated(sql))?;
+        if sql.starts_with("CREATE TABLE") {
+            copy_rows(model, &tx, name)?;
+        }
     }
     tx.commit()
+}
+
+/// Copies all rows of a table, which has the same columns in both databases.
+fn copy_rows(from: &Db, to: &Db, table: &str) -> DbResult<()> {
+    let sql = "SELECT name FROM pragma_table_info(:table) ORDER BY cid";
+    let columns: Vec<String> = from.rows(sql, [table], |row| row.get(0))?;
+    let quoted: Vec<String> = columns.iter().map(|name| format!("\"{name}\"")).collect();
+    let values: Vec<String> = columns.iter().map(|name| format!(":{name}")).collect();
+    let (quoted, values) = (quoted.join(", "), values.join(", "));
+    let mut read = from.prepare(&format!("SELECT {quoted} FROM \"{table}\""))?;
+    let mut write = to.prepare(&format!("INSERT INTO \"{table}\" ({quoted}) VALUES ({values})"))?;
+    let mut rows = read.query(())?;
+    while let Some(row) = rows.next()? {
+        let values: Vec<Value<'_>> = (0..columns.len()).map(|at| row.get(at)).collect::<DbResult<_>>()?;
+        write.execute(values.as_slice())?;
+    }
+    Ok(())
 }
 
 /// Returns a statement that defines a table or an index as PostgreSQL takes it. Texts are compared by their bytes, as SQLite

@@ -4,27 +4,17 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pg::Settings;
-use postgres_server::{Database, PostgresServer, ServerOptions, shared};
+use postgres_server::{PostgresServer, ServerOptions, installed, shared};
 
 use super::{PostgresSession, schema};
 use crate::db::engine::{Db, DbErrorKind, named_params};
-use crate::db::sqlite_state::migrate::migrate;
-
-fn connect(url: &str) -> Db {
-    PostgresSession::new(Settings::parse(url).unwrap()).unwrap().into()
-}
-
-/// Returns a connection to a database with all tables.
-fn filled(database: &Database<'_>) -> Db {
-    let mut model = Db::in_memory().unwrap();
-    migrate(&mut model).unwrap();
-    let mut db = connect(&database.url());
-    schema::create(&model, &mut db).unwrap();
-    db
-}
+use crate::db::testing::{connect, in_memory};
 
 #[test]
 fn every_type_of_value_is_read_as_it_was_stored() {
+    if !installed() {
+        return;
+    }
     let database = shared().create_database();
     let db = connect(&database.url());
     db.batch("CREATE TABLE t (a BIGINT, b DOUBLE PRECISION, c TEXT, d BYTEA)").unwrap();
@@ -69,6 +59,9 @@ fn every_type_of_value_is_read_as_it_was_stored() {
 
 #[test]
 fn a_transaction_keeps_what_it_commits_and_parts_are_rolled_back_alone() {
+    if !installed() {
+        return;
+    }
     let database = shared().create_database();
     let mut db = connect(&database.url());
     db.batch("CREATE TABLE t (a BIGINT PRIMARY KEY)").unwrap();
@@ -92,6 +85,9 @@ fn a_transaction_keeps_what_it_commits_and_parts_are_rolled_back_alone() {
 
 #[test]
 fn a_commit_after_a_failed_statement_fails() {
+    if !installed() {
+        return;
+    }
     let database = shared().create_database();
     let mut db = connect(&database.url());
     db.batch("CREATE TABLE t (a BIGINT PRIMARY KEY)").unwrap();
@@ -104,6 +100,9 @@ fn a_commit_after_a_failed_statement_fails() {
 
 #[test]
 fn a_statement_ends_at_the_time_limit_and_the_session_goes_on() {
+    if !installed() {
+        return;
+    }
     let database = shared().create_database();
     let mut db = connect(&database.url());
     db.batch("SELECT 1").unwrap();
@@ -116,6 +115,9 @@ fn a_statement_ends_at_the_time_limit_and_the_session_goes_on() {
 
 #[test]
 fn a_session_connects_again_after_its_server_was_killed_but_not_within_a_transaction() {
+    if !installed() {
+        return;
+    }
     let server = PostgresServer::start();
     let mut db = connect(&server.url());
     db.batch("CREATE TABLE t (a BIGINT)").unwrap();
@@ -137,6 +139,9 @@ fn a_session_connects_again_after_its_server_was_killed_but_not_within_a_transac
 
 #[test]
 fn a_connection_is_encrypted_and_its_certificate_verified_as_the_url_asks() {
+    if !installed() {
+        return;
+    }
     let server = PostgresServer::start_with(ServerOptions::fast().with_tls());
     let base = server.url().split('?').next().unwrap().to_owned();
     let is_encrypted = |db: &Db| -> bool {
@@ -163,6 +168,9 @@ fn a_connection_is_encrypted_and_its_certificate_verified_as_the_url_asks() {
 
 #[test]
 fn a_server_that_is_absent_or_refuses_is_named_and_the_password_is_not() {
+    if !installed() {
+        return;
+    }
     let database = shared().create_database();
     let wrong = database.url().replace("llmgw:llmgw@", "llmgw:secret-word@");
     let error = connect(&wrong).batch("SELECT 1").unwrap_err();
@@ -178,8 +186,12 @@ fn a_server_that_is_absent_or_refuses_is_named_and_the_password_is_not() {
 /// The values are absent, so that only types of values are left to the tests of the modules.
 #[test]
 fn postgresql_understands_every_statement_of_the_product() {
+    if !installed() {
+        return;
+    }
     let database = shared().create_database();
-    let db = filled(&database);
+    let mut db = connect(&database.url());
+    schema::create(&in_memory(), &mut db).unwrap();
     let mut statements = Vec::new();
     collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut statements);
     assert!(statements.len() > 150, "only {} statements were found", statements.len());

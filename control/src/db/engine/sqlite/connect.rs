@@ -9,8 +9,9 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
 use super::convert::{bound, stored};
+use super::schemas::schema_of_usage;
 use super::session::SqliteSession;
-use crate::db::engine::{Db, DbError, DbResult, FromValue, ToValue};
+use crate::db::engine::{Db, DbError, DbResult, FromValue, ToValue, Transaction};
 
 /// The access of a connection to its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,25 @@ impl Db {
     pub(crate) fn has_schema(&self, name: &str) -> bool {
         // The call fails for a schema that is not attached.
         self.sqlite().is_ok_and(|session| session.0.is_readonly(name).is_ok())
+    }
+
+    /// See [`Db::lazily`].
+    pub(in crate::db::engine) fn lazily_in_files<T>(
+        &mut self,
+        work: impl FnOnce(&Transaction<'_>) -> DbResult<T>,
+    ) -> DbResult<T> {
+        let set = |db: &Self, how| {
+            db.set_pragma(None, "synchronous", how)?;
+            db.set_pragma(Some(schema_of_usage(db)), "synchronous", how)
+        };
+        let worked = set(self, "NORMAL").and_then(|()| {
+            let tx = self.transaction()?;
+            let worked = work(&tx)?;
+            tx.commit().map(|()| worked)
+        });
+        // Also if only one of the two files had been set.
+        set(self, "FULL")?;
+        worked
     }
 
     /// Copies all pages of a schema into another database, in small steps. Other connections may write meanwhile.

@@ -8,7 +8,7 @@ use shared::usage::Class;
 use std::sync::OnceLock;
 
 use super::*;
-use crate::db::sqlite_state::migrate::migrate;
+use crate::db::testing::migrated;
 use crate::routing::catalog::cache::{models_url, url_of};
 use crate::routing::catalog::history::History;
 use crate::routing::config::{Environment, load};
@@ -43,8 +43,7 @@ impl Setting {
         ];
         let variables = pairs.map(|(name, value)| (name.into(), value.into()));
         let config = load(&Arc::new(Environment::read(variables))).unwrap().config;
-        let mut db = Db::in_memory().unwrap();
-        migrate(&mut db).unwrap();
+        let db = migrated();
         Self { cache: Arc::default(), db, providers: config.routing.providers }
     }
 

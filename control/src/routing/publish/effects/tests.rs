@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use shared::snapshot::channel;
 
 use super::super::preview::ChangePreview;
-use super::super::tests::{config, started};
+use super::super::tests::{config, started_in_memory};
 use super::super::*;
 use crate::common::bounds::PREVIEWED_KEYS;
 use crate::common::bounds::tests::passes;
@@ -50,7 +50,7 @@ fn preview(publisher: &Publisher, db: &mut Db) -> ChangePreview {
 fn a_hundred_thousand_keys_are_all_counted_and_a_hundred_are_listed() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path(), YAML, &[]);
-    let (mut publisher, mut db) = started(&config, channel().0);
+    let (mut publisher, mut db) = started_in_memory(&config, channel().0);
     with_keys(&mut publisher, &db, 100_000);
     let preview = preview(&publisher, &mut db);
     let began = Instant::now();
@@ -67,7 +67,7 @@ fn a_hundred_thousand_keys_are_all_counted_and_a_hundred_are_listed() {
 fn a_group_of_too_many_keys_is_read_in_part() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path(), YAML, &[]);
-    let (mut publisher, mut db) = started(&config, channel().0);
+    let (mut publisher, mut db) = started_in_memory(&config, channel().0);
     with_keys(&mut publisher, &db, 2_001);
     let tx = db.transaction().unwrap();
     tx.execute("UPDATE projects SET disabled = 1", ()).unwrap();

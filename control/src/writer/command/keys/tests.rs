@@ -217,7 +217,7 @@ fn a_key_is_revealed_to_administrators_and_its_human_with_an_audit_row() {
     }
     keyring.office.run(Reveal { id: "key_none".into() }).unwrap_err();
     assert_eq!(keyring.office.audit(1)[0][2..], ["key_none", "refused"]);
-    keyring.office.db.execute("UPDATE keys SET sealed = x'01'", ()).unwrap();
+    keyring.office.db.execute("UPDATE keys SET sealed = :sealed", [&[1_u8]]).unwrap();
     let broken = keyring.follow(&key, KeyOperation::Reveal).unwrap_err();
     assert_eq!(broken.0, ErrorKind::Internal);
     assert_eq!(keyring.office.audit(1)[0][1..], ["key.reveal", key.as_str(), "refused"]);
