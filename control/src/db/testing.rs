@@ -42,5 +42,5 @@ fn on_postgres() -> Db {
 
 /// Returns a session with the database at this URL.
 pub(crate) fn connect(url: &str) -> Db {
-    PostgresSession::new(pg::Settings::parse(url).unwrap()).unwrap().into()
+    PostgresSession::at(url).unwrap().into()
 }

@@ -30,8 +30,9 @@ pub(crate) struct PostgresRows {
 }
 
 impl PostgresSession {
-    /// Makes a session, which connects at its first statement.
-    pub(crate) fn new(settings: Settings) -> DbResult<Self> {
+    /// Makes a session with the database at this URL, which connects at its first statement.
+    pub(crate) fn at(url: &str) -> DbResult<Self> {
+        let settings = Settings::parse(url).map_err(DbError::bad_value)?;
         Ok(Self { session: Session::new(settings)?, texts: RefCell::default() })
     }
 

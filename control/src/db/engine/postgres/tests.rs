@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pg::Settings;
 use postgres_server::{PostgresServer, ServerOptions, installed, shared};
 
 use super::{PostgresSession, schema};
@@ -161,8 +160,8 @@ fn a_connection_is_encrypted_and_its_certificate_verified_as_the_url_asks() {
     let unknown = connect(&format!("{base}?sslmode=verify-full"));
     let error = unknown.batch("SELECT 1").unwrap_err();
     assert_eq!(error.kind(), DbErrorKind::Unreachable, "{error}");
-    let missing = Settings::parse(&format!("{base}?sslmode=verify-full&sslrootcert=/none.pem")).unwrap();
-    let error = PostgresSession::new(missing).unwrap_err().to_string();
+    let missing = PostgresSession::at(&format!("{base}?sslmode=verify-full&sslrootcert=/none.pem"));
+    let error = missing.unwrap_err().to_string();
     assert!(error.contains("/none.pem"), "{error}");
 }
 
