@@ -1,13 +1,14 @@
 //! Copies of the databases: made while other connections write, and verified.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use super::files::{Files, is_apart};
 use super::migrate;
-use super::open::connect_reader;
+use super::open::{CHECK_ALL, connect_reader, is_large};
 use crate::db::engine::sqlite::connect::Access;
 use crate::db::engine::sqlite::schemas::has_usage_apart;
 use crate::db::engine::{Db, DbError, DbResult};
@@ -78,13 +79,33 @@ pub(crate) fn describe(path: &Path) -> DbResult<(i64, BTreeMap<String, u64>)> {
     Ok((migrate::version(&db)?, rows))
 }
 
+/// The extent of a check by SQLite.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Extent {
+    /// All pages, and the entries of the indexes compared with the rows.
+    Full,
+    /// As `Full`, but a large database without that comparison, which takes most of the time.
+    Pages,
+}
+
+impl Extent {
+    /// Returns the check of a database file with this length.
+    fn check(self, bytes: u64) -> &'static str {
+        match self {
+            Self::Pages if is_large(bytes) => CHECK_PAGES,
+            Self::Pages | Self::Full => CHECK_ALL,
+        }
+    }
+}
+
 /// Checks that the copy at `path` is an intact database with this application id and of a version that this release can
 /// open. Returns its version, or a description of the fault.
-pub(crate) fn inspect(path: &Path, application_id: i32) -> Result<i64, String> {
+pub(crate) fn inspect(path: &Path, application_id: i32, extent: Extent) -> Result<i64, String> {
+    let bytes = fs::metadata(path).map_err(|error| error.to_string())?.len();
     let look = || {
         let db = connect_reader(path)?;
         let ours: i64 = db.pragma(None, "application_id")?;
-        let finding: String = db.row(CHECK, (), |row| row.get(0))?;
+        let finding: String = db.row(extent.check(bytes), (), |row| row.get(0))?;
         if finding == "ok" {
             packed_row::check_all(&db)?;
         }
@@ -109,4 +130,16 @@ const TRIES_MAX: u32 = 100;
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 const BEGIN: &str = "BEGIN";
 const TABLES: &str = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
-const CHECK: &str = "PRAGMA integrity_check(1)";
+const CHECK_PAGES: &str = "PRAGMA quick_check(1)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_pages_of_a_large_new_copy_are_checked() {
+        let (small, large) = (256 << 20, (256 << 20) + 1);
+        assert_eq!([Extent::Pages.check(small), Extent::Pages.check(large)], [CHECK_ALL, CHECK_PAGES]);
+        assert_eq!([Extent::Full.check(small), Extent::Full.check(large)], [CHECK_ALL; 2]);
+    }
+}

@@ -153,7 +153,7 @@ pub(crate) fn check(path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Db
 /// Compares the rows of an intact database with their stored sums.
 fn check_rows(path: &Path, db: &Db) -> Result<(), OpenError> {
     let bytes = fs::metadata(path).map_err(|source| OpenError::Io { path: path.into(), source })?.len();
-    let skipped = if bytes <= CHECKED_BYTES_MAX { &[][..] } else { LARGE_TABLES };
+    let skipped = if is_large(bytes) { LARGE_TABLES } else { &[][..] };
     // One read transaction: a running gateway may change rows and their sums meanwhile.
     let changed = db.read_transaction().and_then(|moment| row_sums::changed(&moment, MAIN, skipped));
     match changed.map_err(|source| sql_error(path, source))? {
@@ -204,12 +204,17 @@ fn check_file(path: &Path, application_id: i32, check_some: &str) -> Result<Db, 
         return Err(OpenError::Newer { path: path.into(), found, known });
     }
     // Checking all of a large file would take too long for a start.
-    let check = if bytes <= CHECKED_BYTES_MAX { CHECK_ALL } else { check_some };
+    let check = if is_large(bytes) { check_some } else { CHECK_ALL };
     let finding: String = db.row(check, (), |row| row.get(0)).map_err(sql)?;
     if finding != "ok" {
         return Err(damaged(finding.lines().next().unwrap_or_default()));
     }
     Ok(db)
+}
+
+/// True for a database file of this length if a full check of it takes too long for work that must not take long.
+pub(crate) fn is_large(bytes: u64) -> bool {
+    bytes > CHECKED_BYTES_MAX
 }
 
 /// Creates a new database under a temporary name and renames it when it is complete.
@@ -346,6 +351,7 @@ const LARGE_TABLES: &[&str] = &[
     "usage_period",
     "usage_requests",
 ];
-const CHECK_ALL: &str = "PRAGMA integrity_check(1)";
+/// Compares also the entries of the indexes with the rows.
+pub(crate) const CHECK_ALL: &str = "PRAGMA integrity_check(1)";
 const CHECK_KEYS: &str = "PRAGMA quick_check('vault')";
 const CHECK_MARKS: &str = "PRAGMA quick_check('usage_journal')";

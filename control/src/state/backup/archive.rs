@@ -13,7 +13,7 @@ use super::temporary_directory::TemporaryDirectory;
 use super::{BackupError, at};
 use crate::common::digest::Hasher;
 use crate::common::{private_file, regular_file};
-use crate::db::sqlite_state::copy as stored;
+use crate::db::sqlite_state::copy::{self as stored, Extent};
 use crate::db::sqlite_state::open::{APPLICATION_ID, USAGE_APPLICATION_ID};
 
 /// Reads `archive` as a restore would, and returns its manifest. Fails if the archive is damaged.
@@ -24,10 +24,10 @@ pub fn verify(archive: &Path) -> Result<Manifest, BackupError> {
     Ok(manifest)
 }
 
-/// Checks that the databases unpacked into `dir` are intact and of a known version.
+/// Checks fully that the databases unpacked into `dir` are intact and of a known version.
 pub(super) fn inspect(archive: &Path, dir: &Path, manifest: &Manifest) -> Result<(), BackupError> {
     let names: Vec<&str> = manifest.files.iter().map(|file| file.name.as_str()).collect();
-    inspect_databases(archive, dir, &names, manifest.database_version)
+    inspect_databases(archive, dir, &names, manifest.database_version, Extent::Full)
 }
 
 /// Checks that those of the files `names` in `dir` that are databases are intact, and that the one of the gateway has this
@@ -37,11 +37,12 @@ pub(super) fn inspect_databases(
     dir: &Path,
     names: &[&str],
     database_version: i64,
+    extent: Extent,
 ) -> Result<(), BackupError> {
     for name in names.iter().filter(|name| name.ends_with(".db")) {
         let own = *name == DATABASE;
         let application_id = if own { APPLICATION_ID } else { USAGE_APPLICATION_ID };
-        let found = stored::inspect(&dir.join(name), application_id)
+        let found = stored::inspect(&dir.join(name), application_id, extent)
             .map_err(|what| BackupError::unsound(archive, format!("{name}: {what}")))?;
         if own && found != database_version {
             return Err(BackupError::unsound(

@@ -17,7 +17,7 @@ use super::{BackupError, at};
 use crate::common::private_file;
 use crate::db::engine::sqlite::schemas::{MAIN, SCHEMA};
 use crate::db::error::OpenError;
-use crate::db::sqlite_state::copy::{self, ConsistentView};
+use crate::db::sqlite_state::copy::{self, ConsistentView, Extent};
 use crate::db::sqlite_state::files::USAGE;
 
 /// Creates a backup of the state in `dir`, verifies it, and removes all but the newest `kept` intact archives.
@@ -31,9 +31,10 @@ pub fn create(dir: &Path, kept: u32) -> Result<Archive, BackupError> {
         .unwrap_or_default();
     let copies = Copies::of(dir, draft.path())?;
     let packed = draft.path().join("archive");
+    let version = copies.database_version;
     thread::scope(|scope| {
         // The archive is compared with the copies by their digests, so the copies are what a restore unpacks.
-        let inspect = || inspect_databases(&packed, draft.path(), &copies.names, copies.database_version);
+        let inspect = || inspect_databases(&packed, draft.path(), &copies.names, version, Extent::Pages);
         let inspecting = thread::Builder::new().name("llmgw-backup-db".into()).spawn_scoped(scope, inspect);
         let inspecting = inspecting.map_err(at(&packed))?;
         let read_back = copies.pack(draft.path(), &packed, now);
