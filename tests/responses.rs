@@ -440,9 +440,11 @@ async fn codexs_headers_reach_a_native_target_and_others_do_not() {
         "originator",
         "session-id",
         "thread-id",
+        "version",
         "x-codex-beta-features",
         "x-codex-turn-metadata",
         "x-codex-window-id",
+        "x-openai-internal-codex-responses-lite",
         "x-openai-subagent",
     ];
     let strangers =

@@ -26,6 +26,7 @@ async fn wrong_keys_are_slowed_and_audited_on_the_data_plane_as_on_the_admin_api
         assert_eq!((refused.status, refused.error_code().as_str()), (429, "too_many_sign_ins"), "{path}");
         let wait_s: u64 = refused.header("retry-after").unwrap().parse().unwrap();
         assert!((1..=6).contains(&wait_s), "{wait_s}");
+        assert_eq!(refused.header("x-should-retry"), None, "{path}: worth waiting for");
     }
     let refused = wrong(BURST).chat(chat::request("m")).await;
     assert_eq!(refused.status, 429);
@@ -37,7 +38,8 @@ async fn wrong_keys_are_slowed_and_audited_on_the_data_plane_as_on_the_admin_api
     // A key that was revoked is told so, however often it comes.
     admin.done("PATCH", &format!("keys/{}", key.id), serde_json::json!({"state": "revoked"})).await;
     for _ in 0..=BURST {
-        assert_eq!(holder.chat(chat::request("m")).await.status, 401);
+        let refused = holder.chat(chat::request("m")).await;
+        assert_eq!((refused.status, refused.header("x-should-retry")), (401, Some("false")));
     }
     let rows = wait::eventually("the refusals in the audit", async || {
         let found = admin.done("GET", "audit?action=access.refuse", Value::Null).await;

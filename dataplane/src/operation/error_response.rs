@@ -51,13 +51,48 @@ pub(crate) struct ReportedError {
     pub(crate) param: Option<Cow<'static, str>>,
 }
 
-/// Returns true if a retry is useless. The official SDKs retry every 429 and 5xx, and Anthropic's SDK waits for
-/// any `Retry-After`, even hours.
+/// Returns true if a retry is useless: the request, its key or what it names is at fault. The official SDKs retry every
+/// 408, 409, 429 and 5xx, Claude Code a 401 as well (for minutes), and Anthropic's SDK waits for any `Retry-After`, even
+/// hours.
 fn is_final(fault: &Fault) -> bool {
     match fault.kind {
-        ErrorKind::NotImplemented | ErrorKind::UnsupportedRoute | ErrorKind::Cancelled => true,
         ErrorKind::QuotaExceeded => fault.retry_after.is_none_or(|wait| wait > WORTH_WAITING),
-        _ => false,
+        // The cause may be over at the next try; an upstream's own status may be either.
+        ErrorKind::RequestTimeout
+        | ErrorKind::RateLimited
+        | ErrorKind::TooManySignIns
+        | ErrorKind::NoEligibleTarget
+        | ErrorKind::BudgetExhausted
+        | ErrorKind::Overloaded
+        | ErrorKind::Draining
+        | ErrorKind::UpstreamUnreachable
+        | ErrorKind::UpstreamTimeout
+        | ErrorKind::UpstreamInvalid
+        | ErrorKind::UpstreamStatus
+        | ErrorKind::UpstreamCut
+        | ErrorKind::Internal => false,
+        ErrorKind::BadHttp
+        | ErrorKind::InvalidRequest
+        | ErrorKind::UnsupportedField
+        | ErrorKind::UnsupportedRoute
+        | ErrorKind::InvalidKey
+        | ErrorKind::Forbidden
+        | ErrorKind::NotAllowed
+        | ErrorKind::PrivateProvider
+        | ErrorKind::ForbiddenOrigin
+        | ErrorKind::NotFound
+        | ErrorKind::PreviousResponseNotFound
+        | ErrorKind::InvalidEncryptedContent
+        | ErrorKind::ModelNotFound
+        | ErrorKind::OperationNotFound
+        | ErrorKind::MethodNotAllowed
+        | ErrorKind::Conflict
+        | ErrorKind::PreconditionFailed
+        | ErrorKind::BodyTooLarge
+        | ErrorKind::UnsupportedEncoding
+        | ErrorKind::UpgradeRequired
+        | ErrorKind::NotImplemented
+        | ErrorKind::Cancelled => true,
     }
 }
 

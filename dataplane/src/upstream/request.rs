@@ -303,12 +303,14 @@ fn is_allowed_in_responses(name: &str) -> bool {
             | "session-id"
             | "session_id"
             | "thread-id"
+            | "version"
             | "x-client-request-id"
             | "x-codex-beta-features"
             | "x-codex-parent-thread-id"
             | "x-codex-turn-metadata"
             | "x-codex-turn-state"
             | "x-codex-window-id"
+            | "x-openai-internal-codex-responses-lite"
             | "x-openai-subagent"
     )
 }
