@@ -63,11 +63,6 @@ impl Session {
         })
     }
 
-    /// Returns the settings.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     /// Lets statements fail with [`ErrorKind::TooSlow`] from this time on.
     pub fn limit_time(&self, until: Instant) {
         self.until.set(Some(until));

@@ -25,7 +25,7 @@ pub(crate) struct Encryption {
     pub(crate) client: Option<(PathBuf, PathBuf)>,
 }
 
-/// What is checked of the server's certificate.
+/// The checks of the server's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Check {
     /// Nothing: the connection may be in clear text (`disable`), is encrypted if the server can (`prefer`), or must be
@@ -87,11 +87,6 @@ impl Settings {
         Ok(Self { config, encryption })
     }
 
-    /// Uses this password instead of one in the URL.
-    pub fn set_password(&mut self, password: &str) {
-        self.config.password(password);
-    }
-
     /// Returns the server and the database for messages: `host:port/database`.
     #[must_use]
     pub fn place(&self) -> String {
@@ -102,18 +97,6 @@ impl Settings {
         };
         let port = self.config.get_ports().first().copied().unwrap_or(5432);
         format!("{host}:{port}/{}", self.config.get_dbname().unwrap_or_default())
-    }
-
-    /// True if a connection is always encrypted, to a server whose name is verified.
-    #[must_use]
-    pub fn is_verified(&self) -> bool {
-        self.encryption.check == Check::Name
-    }
-
-    /// True if the server is on this machine.
-    #[must_use]
-    pub fn is_local(&self) -> bool {
-        is_local(&self.config)
     }
 }
 

@@ -65,12 +65,6 @@ impl Field<'_> {
 }
 
 impl Row {
-    /// Returns the number of columns.
-    #[must_use]
-    pub fn columns(&self) -> usize {
-        self.0.len()
-    }
-
     /// Returns the name of a column, counted from 0.
     #[must_use]
     pub fn name(&self, column: usize) -> Option<&str> {
@@ -83,7 +77,7 @@ impl Row {
         self.0.columns().iter().position(|column| column.name() == name)
     }
 
-    /// Returns the value of a column, counted from 0. Fails if there is none, and for types that no table has.
+    /// Returns the value of a column, counted from 0. Fails if the row has no such column, or if the type of the column is none of [`Field`].
     pub fn get(&self, column: usize) -> Result<Field<'_>, Error> {
         Ok(self.0.try_get::<_, Option<Field<'_>>>(column)?.unwrap_or(Field::Null))
     }

@@ -40,14 +40,14 @@ fn the_bounds_that_were_reached_are_shown_the_latest_first() {
 }
 
 /// A source file: its path from the root of the repository, its code, and the code of its tests.
-struct Source {
-    path: String,
-    code: String,
+pub(crate) struct Source {
+    pub(crate) path: String,
+    pub(crate) code: String,
     tests: String,
 }
 
 /// Returns the sources of the crates that have a table of bounds.
-fn sources() -> Vec<Source> {
+pub(crate) fn sources() -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut files: Vec<PathBuf> = Vec::new();
     for name in CRATES {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::Place;
+
 /// The result of a statement.
 pub(crate) type DbResult<T> = Result<T, DbError>;
 
@@ -43,6 +45,19 @@ impl DbError {
     /// The error of a value that cannot be stored, or cannot be read.
     pub(crate) fn bad_value(reason: impl fmt::Display) -> Self {
         Self::new(DbErrorKind::BadValue, reason.to_string())
+    }
+
+    /// The error of a statement that was given values for another number of parameters.
+    pub(super) fn wrong_count(expected: usize, given: usize) -> Self {
+        Self::bad_value(format_args!("a statement with {expected} parameters was given {given} values"))
+    }
+
+    /// The error of a value for a parameter that the statement does not have.
+    pub(super) fn no_parameter(place: Place<'_>) -> Self {
+        Self::bad_value(match place {
+            Place::At(at) => format!("the statement has no parameter {at}"),
+            Place::Named(name) => format!("the statement has no parameter '{name}'"),
+        })
     }
 
     /// The error of a statement that had to find a row, or to change one.

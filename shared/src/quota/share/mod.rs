@@ -12,7 +12,7 @@
 //!      which raises granted at once
 //! ```
 //!
-//! From these follows:
+//! It follows:
 //!
 //! - G1: a limit of a calendar window is never exceeded by more than what the one short hold of the cluster uses beyond
 //!   itself. If the database loses acknowledged commits in a failover: nor by more than the shares granted in them to
@@ -45,6 +45,7 @@ mod transaction;
 mod model;
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use self::demand::Demand;
@@ -217,13 +218,14 @@ impl NodeShares {
         }
     }
 
-    /// Gives back what nothing holds of a limit that was lowered.
+    /// Gives back the part of a lowered limit that no request holds.
     pub fn limit_lowered(&mut self, quota: &str) {
         let lowered = self.shares.iter_mut().filter(|(key, _)| &*key.quota == quota);
         lowered.for_each(|(_, share)| share.is_pressed = true);
     }
 
-    /// Gives back everything that nothing holds, now and as requests end, and asks for nothing more.
+    /// Ends the use of limits before the process stops: gives back at once what no request holds, the rest as requests end, and
+    /// asks for no more.
     pub fn drain(&mut self) {
         self.is_draining = true;
     }
@@ -278,9 +280,9 @@ impl NodeShares {
 
     /// Returns the delay of this node when all ask for a window, below [`SPREAD_MS`].
     fn spread_ms(&self, key: &WindowKey) -> u64 {
-        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-        let quota = key.quota.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
-        self.fence.node.to_le_bytes().into_iter().fold(quota, mix) % SPREAD_MS
+        let mut hasher = DefaultHasher::new();
+        (&key.quota, self.fence.node).hash(&mut hasher);
+        hasher.finish() % SPREAD_MS
     }
 
     fn assertion(&mut self, found: FoundFence, now: ShareTime, all: &mut dyn Allowances) -> ShareTransaction {
@@ -329,9 +331,9 @@ impl NodeShares {
     }
 
     fn resynchronized(&mut self, rows: &[ShareRow], now: ShareTime, all: &mut dyn Allowances) {
+        let rows: BTreeMap<&WindowKey, &ShareRow> = rows.iter().map(|row| (&row.key, row)).collect();
         for (key, share) in &mut self.shares {
-            let row = rows.iter().find(|row| row.key == *key);
-            share.resynchronized(key, row, now, all);
+            share.resynchronized(key, rows.get(key).copied(), now, all);
         }
     }
 

@@ -118,7 +118,7 @@ pub struct GrantAsk {
     pub waiting: Option<GrantNeed>,
 }
 
-/// What a waiting request needs in addition to what its node has.
+/// The amount that a waiting request needs beyond the share of its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrantNeed {
     /// The smallest amount with which it can start, as the one short hold of the cluster.

@@ -109,10 +109,7 @@ impl PostgresStatement<'_> {
             Ok(())
         })?;
         if count != owned.len() {
-            return Err(DbError::bad_value(format_args!(
-                "a statement with {} parameters was given {count} values",
-                owned.len()
-            )));
+            return Err(DbError::wrong_count(owned.len(), count));
         }
         let fields: Vec<Field<'_>> =
             owned.iter().map(|value| value.as_ref().map_or(Field::Null, OwnedValue::field)).collect();

@@ -1,11 +1,11 @@
 //! Sessions, the schema and every statement of the state on a real server.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use postgres_server::{PostgresServer, ServerOptions, installed, shared};
 
 use super::{PostgresSession, schema};
+use crate::common::bounds::tests::sources;
 use crate::db::engine::{Db, DbErrorKind, named_params};
 use crate::db::testing::{connect, in_memory};
 
@@ -191,8 +191,7 @@ fn postgresql_understands_every_statement_of_the_product() {
     let database = shared().create_database();
     let mut db = connect(&database.url());
     schema::create(&in_memory(), &mut db).unwrap();
-    let mut statements = Vec::new();
-    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut statements);
+    let statements = statements();
     assert!(statements.len() > 150, "only {} statements were found", statements.len());
     let refused: Vec<String> = statements
         .iter()
@@ -206,39 +205,37 @@ fn postgresql_understands_every_statement_of_the_product() {
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
-/// Collects the whole statements that stand as string literals in the sources, with their files. Texts that are parts of
+/// Returns the whole statements that stand as string literals in the sources, with their files. Texts that are parts of
 /// statements, or are completed by `format!`, are left out, and so is what belongs to SQLite or to `telemetry.db` alone.
-fn collect(folder: &Path, into: &mut Vec<(String, String)>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-        if path.is_dir() {
-            if !["sqlite", "sqlite_state", "tests", "telemetry", "postgres"].contains(&name.as_str()) {
-                collect(&path, into);
-            }
-            continue;
-        }
-        if !name.ends_with(".rs") || name.ends_with("tests.rs") || NOT_OF_THE_STATE.contains(&name.as_str()) {
-            continue;
-        }
-        let source = std::fs::read_to_string(&path).unwrap();
-        let product = source.split("#[cfg(test)]").next().unwrap();
-        for literal in literals(product) {
-            let is_whole = ["SELECT ", "INSERT INTO ", "UPDATE ", "DELETE FROM ", "WITH "]
-                .iter()
-                .any(|verb| literal.starts_with(verb));
-            let is_part = literal.contains('{')
-                || literal.ends_with(' ')
-                || super::super::portable::is_only_sqlite(&literal);
-            if is_whole && !is_part {
-                into.push((path.display().to_string(), literal));
-            }
-        }
-    }
+fn statements() -> Vec<(String, String)> {
+    let is_whole = |literal: &String| {
+        let is_part = literal.contains('{')
+            || literal.ends_with(' ')
+            || super::super::portable::is_only_sqlite(literal);
+        !is_part && VERBS.iter().any(|verb| literal.starts_with(verb))
+    };
+    let is_of_the_state =
+        |path: &str| path.starts_with("control/src/") && !ELSEWHERE.iter().any(|part| path.contains(part));
+    sources()
+        .into_iter()
+        .filter(|source| is_of_the_state(&source.path))
+        .flat_map(|source| {
+            literals(&source.code).into_iter().filter(is_whole).map(move |sql| (source.path.clone(), sql))
+        })
+        .collect()
 }
 
-/// Files whose statements are for `telemetry.db`, or for `usage.db`.
-const NOT_OF_THE_STATE: &[&str] = &["circuit_changes.rs", "telemetry.rs", "usage_effects.rs"];
+const VERBS: &[&str] = &["SELECT ", "INSERT INTO ", "UPDATE ", "DELETE FROM ", "WITH "];
+/// Parts of the paths of sources whose statements are for files of SQLite, for `telemetry.db`, for `usage.db`, or for tests.
+const ELSEWHERE: &[&str] = &[
+    "/sqlite/",
+    "/sqlite_state/",
+    "/postgres/",
+    "/telemetry",
+    "/circuit_changes.rs",
+    "/usage_effects.rs",
+    "tests.rs",
+];
 
 /// Returns the string literals of a source, with their escapes undone.
 fn literals(source: &str) -> Vec<String> {

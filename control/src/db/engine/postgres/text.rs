@@ -63,7 +63,7 @@ impl Text {
             Place::At(at) => at.checked_sub(1).filter(|number| *number < self.names.len()),
             Place::Named(name) => self.names.iter().position(|known| **known == *name),
         };
-        number.ok_or_else(|| DbError::bad_value(format_args!("the statement has no parameter {place:?}")))
+        number.ok_or_else(|| DbError::no_parameter(place))
     }
 
     /// Returns the text for these values, which are those of all parameters, with the types and values of those that stand in it.
@@ -90,7 +90,7 @@ impl Text {
     }
 }
 
-/// Returns the length of the name at the beginning of a text; 0 if there is none.
+/// Returns the length of the name with which a text begins, or 0.
 fn name_length(text: &str) -> usize {
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     text.find(|letter| !is_name(letter)).unwrap_or(text.len())

@@ -55,7 +55,9 @@ impl SqliteStatement<'_> {
         values.each(&mut |place, value| {
             let at = match place {
                 Place::At(at) => at,
-                Place::Named(name) => self.0.parameter_index(name)?.ok_or_else(|| no_parameter(name))?,
+                Place::Named(name) => {
+                    self.0.parameter_index(name)?.ok_or_else(|| DbError::no_parameter(place))?
+                }
             };
             count += 1;
             Ok(self.0.raw_bind_parameter(at, bound(value))?)
@@ -64,9 +66,7 @@ impl SqliteStatement<'_> {
         if count == expected {
             return Ok(());
         }
-        Err(DbError::bad_value(format_args!(
-            "a statement with {expected} parameters was given {count} values"
-        )))
+        Err(DbError::wrong_count(expected, count))
     }
 }
 
@@ -88,10 +88,6 @@ impl<'a> SqliteRow<'a> {
     pub(crate) fn name(self, at: usize) -> String {
         self.0.as_ref().column_name(at).unwrap_or_default().to_owned()
     }
-}
-
-fn no_parameter(name: &str) -> DbError {
-    DbError::bad_value(format_args!("the statement has no parameter '{name}'"))
 }
 
 const STEPS_BETWEEN_LOOKS: i32 = 100_000;

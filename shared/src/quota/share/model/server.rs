@@ -13,7 +13,7 @@ pub(super) struct Window {
     pub(super) shares: Vec<(u64, u64, u64)>,
 }
 
-/// What survives a failover that loses commits is what the standby has: a clone.
+/// A clone is the standby: after a failover that loses commits, the nodes continue on it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tables {
     /// The server in `cluster`.

@@ -21,7 +21,7 @@ pub(super) struct World {
     /// The likelihood of faults in this run, in percent, by kind.
     pub(super) faults: [u64; 8],
     pub(super) truth: HashMap<WindowKey, Truth>,
-    /// What a failover lost, by node and window, of nodes that have not returned.
+    /// The shares that a failover lost, by node and window, of nodes that have not returned.
     pub(super) pending: Vec<(u64, WindowKey, u64)>,
     /// Running requests under the limit of concurrent ones, and amounts by time under the limit by the minute.
     pub(super) minute: Vec<(u64, u64, u64)>,
@@ -44,14 +44,14 @@ pub(super) struct Message {
     pub(super) answer_ms: Option<u64>,
 }
 
-/// What really happened in a window.
+/// The real use of a window.
 #[derive(Debug, Default)]
 pub(super) struct Truth {
     /// Used, and held by running requests.
     pub(super) taken: u64,
     /// The most that one short hold used beyond itself.
     pub(super) excess: u64,
-    /// What is excused: shares in lost commits, and the excess of interrupted short holds.
+    /// The excess that is excused: shares in lost commits, and the excess of interrupted short holds.
     pub(super) excused: u64,
     /// The highest limit so far.
     pub(super) limit: u64,
