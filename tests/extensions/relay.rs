@@ -142,10 +142,12 @@ async fn a_client_that_leaves_closes_the_connection_to_the_extension_at_once() {
 
 #[tokio::test]
 async fn an_extension_that_fails_before_output_is_replaced_and_its_circuit_opens() {
-    let policies = "retry_max_attempts: 1\ncircuit_failure_threshold: 3\ncircuit_cooldown_seconds: 600";
+    let policies = "retry_max_attempts: 1\ncircuit_failure_threshold: 4\ncircuit_cooldown_seconds: 600";
     let rig = Rig::start_with(policies, async |extension| url(extension)).await;
+    // Every answer ends its connection: a connection that breaks when it is used again is no failure of the provider.
+    let unavailable = Answer::whole(503, &[("connection", "close")], chat::error("busy", "scripted")).close();
     let early = Answer::stream().chunk(chat::role()).reset();
-    for answer in [Answer::error(503), early, Answer::new().close(), Answer::new().reset()] {
+    for answer in [unavailable, early, Answer::new().close(), Answer::new().reset()] {
         rig.extension.then(answer);
         let served = rig.gateway.client().chat(chat::request("line")).await;
         assert_eq!(served.json()["choices"][0]["message"]["content"], "from the other", "{served:?}");
