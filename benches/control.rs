@@ -130,8 +130,13 @@ fn event(n: u64, started_at_ms: u64, group: u64) -> UsageEvent {
 /// Writes `events` to the journal of a new state.
 fn fill(folder: &Path, events: impl Iterator<Item = UsageEvent>) {
     let key = Secret::new(*b"0123456789abcdef0123456789abcdef");
-    let state = State::open(OpenParams { dir: &folder.join("state"), encryption_key: &key, usage_db: false })
-        .unwrap();
+    let state = State::open(OpenParams {
+        dir: &folder.join("state"),
+        encryption_key: &key,
+        usage_db: false,
+        database: None,
+    })
+    .unwrap();
     let mut log = state.usage_log().unwrap();
     events.for_each(|event| assert!(log.append(&event)));
 }

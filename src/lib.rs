@@ -106,6 +106,7 @@ impl Gateway {
             dir: &config.state_dir,
             encryption_key: &config.credential_encryption_key,
             usage_db: config.usage_db,
+            database: config.database.as_ref(),
         })?;
         if let Some(warning) = state.warning() {
             tracing::warn!("{warning}");

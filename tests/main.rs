@@ -71,6 +71,7 @@ mod model_rules;
 mod models;
 mod money;
 mod names;
+mod nodes;
 mod oauth;
 mod otlp_metrics;
 mod outbox;

@@ -115,6 +115,10 @@ const PROOFS: &[(&str, Test)] = &[
         ),
     ),
     ("LLMGW_USAGE_DB", Test("usage_db.rs", "usage_moves_to_usage_db_and_back_unchanged")),
+    (
+        "LLMGW_DATABASE_URL",
+        Test("nodes/one.rs", "a_state_in_postgresql_survives_a_kill_with_its_limits_records_and_audit"),
+    ),
     ("LLMGW_CORE_DUMPS", Test("memory_dumps.rs", "a_process_that_aborts_leaves_no_core_dump")),
     ("LLMGW_BACKUP_SCHEDULE", Test("backup.rs", "scheduled_backups_and_rehearsals_are_in_the_table_of_jobs")),
     ("LLMGW_BACKUP_KEEP", Test("backup.rs", "the_api_creates_lists_and_prunes_backups")),

@@ -21,6 +21,7 @@ mod writer;
 pub use admin::console::Asset;
 pub use common::regular_file;
 pub use db::chain::{ChainBroken, ChainHolds};
+pub use db::engine::postgres::DatabaseAddress;
 pub use db::error::OpenError;
 pub use db::sealed::{Survey, Unopened};
 pub use jobs::otlp::span_encoder;
@@ -32,4 +33,4 @@ pub use state::offline::{
     ExportError, ImportError, ImportFinding, Imported, LitellmError, LitellmImport, RekeyError, RekeyParams,
     Rekeyed, RollbackError, RolledBack, export, import_credentials, import_litellm, rekey, rollback,
 };
-pub use state::{OpenParams, State, UsageStore, backup, doctor, log_lines};
+pub use state::{OpenParams, State, StatePlace, UsageStore, backup, doctor, log_lines};

@@ -64,6 +64,8 @@ pub enum ErrorKind {
     BudgetExhausted,
     /// The gateway has reached its limit of bodies, connections or records.
     Overloaded,
+    /// The database that the nodes of a cluster share cannot be reached.
+    DatabaseUnreachable,
     /// The gateway is shutting down.
     Draining,
     /// The upstream could not be reached, or closed the connection before it answered.
@@ -127,6 +129,7 @@ impl ErrorKind {
             Self::NoEligibleTarget => (503, SERVER, "no_eligible_target", "overloaded_error"),
             Self::BudgetExhausted => (504, SERVER, "failover_budget_exhausted", "timeout_error"),
             Self::Overloaded => (503, SERVER, "overloaded", "overloaded_error"),
+            Self::DatabaseUnreachable => (503, SERVER, "database_unreachable", "overloaded_error"),
             Self::Draining => (503, SERVER, "draining", "overloaded_error"),
             Self::UpstreamUnreachable => (502, SERVER, "upstream_unreachable", API),
             Self::UpstreamTimeout => (504, SERVER, "upstream_timeout", "timeout_error"),

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use control::config::{self, Environment};
 
-use super::{CliFailure, exit, print};
+use super::{CliFailure, exit, place, print};
 
 /// Verifies the hash chain and reports the first invalid row.
 pub(super) fn verify(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     let failed = |error| CliFailure::new(exit::CONFIG, error);
     let offline = config::offline(environment).map_err(failed)?;
     let key = offline.key().map_err(failed)?;
-    let verified = control::verify_audit(&offline.state_dir, key)
+    let verified = control::verify_audit(place(&offline), key)
         .map_err(|error| CliFailure::new(error.exit_code(), error))?;
     match verified {
         Ok(holds) => {

@@ -45,6 +45,9 @@ pub(super) fn run(command: BackupCommand, environment: &Arc<Environment>) -> Res
     match command {
         BackupCommand::Create => {
             let offline = offline()?;
+            let instead =
+                "back up the database with pg_dump, or with pg_basebackup and an archive of its log";
+            offline.expect_files(instead).map_err(|error| CliFailure::new(exit::CONFIG, error))?;
             let archive = backup::create(&offline.state_dir, offline.backups_kept).map_err(failed)?;
             let path = offline.state_dir.join("backups").join(&archive.name);
             print(&format!("{}\n{}", path.display(), description(&archive)))

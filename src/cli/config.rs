@@ -61,7 +61,8 @@ pub(super) fn show(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     let loaded = config::load(environment).map_err(|error| CliFailure::new(exit::CONFIG, error))?;
     let mut text = config::show(&loaded.config);
     if let Some(store) = UsageStore::of_state(&loaded.config.state_dir) {
-        let _ = writeln!(text, "\nusage:  # the current state\n  in {}, {} bytes", store.file, store.bytes);
+        let bytes = store.bytes.unwrap_or_default();
+        let _ = writeln!(text, "\nusage:  # the current state\n  in {}, {bytes} bytes", store.file);
     }
     print(&text)
 }

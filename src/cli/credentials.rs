@@ -6,13 +6,14 @@ use std::sync::Arc;
 use control::config::{self, Environment};
 use control::{RekeyParams, Rekeyed};
 
-use super::{CliFailure, exit, logs, print};
+use super::{CliFailure, exit, logs, place, print};
 
 /// Makes `LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY` the key that opens the state.
 pub(super) fn rekey(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     let failed = |error| CliFailure::new(exit::CONFIG, error);
     let offline = config::offline(environment).map_err(failed)?;
     let new = offline.new_key().map_err(failed)?;
+    offline.expect_files("the key of a database of nodes cannot be changed yet").map_err(failed)?;
     let params = RekeyParams { dir: &offline.state_dir, old: offline.encryption_key.as_ref(), new };
     let rekeyed = control::rekey(params).map_err(|error| CliFailure::new(error.exit_code(), error))?;
     let first = match rekeyed {
@@ -31,6 +32,7 @@ pub(super) fn import(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     let failed = |error| CliFailure::new(exit::CONFIG, error);
     let offline = config::offline(environment).map_err(failed)?;
     let key = offline.key().map_err(failed)?;
+    offline.expect_files("enter the keys of providers in the console").map_err(failed)?;
     let imported = control::import_credentials(&offline.state_dir, key)
         .map_err(|error| CliFailure::new(error.exit_code(), error))?;
     let Some(removed) = imported.removed else {
@@ -53,7 +55,7 @@ pub(super) fn verify(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     let failed = |error| CliFailure::new(exit::CONFIG, error);
     let offline = config::offline(environment).map_err(failed)?;
     let key = offline.key().map_err(failed)?;
-    let survey = control::verify_credentials(&offline.state_dir, key)
+    let survey = control::verify_credentials(place(&offline), key)
         .map_err(|error| CliFailure::new(error.exit_code(), error))?;
     if survey.unopened_count == 0 {
         return print(&format!("all {} stored secrets open\n", survey.opened));

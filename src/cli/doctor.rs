@@ -25,8 +25,9 @@ pub(super) fn run(environment: &Arc<Environment>, json: bool) -> Result<(), CliF
         let offline = config::offline(environment).ok();
         let key = offline.as_ref().and_then(|offline| offline.encryption_key.as_ref());
         let usage_db = config::load(environment).is_ok_and(|loaded| loaded.config.usage_db);
+        let database = offline.as_ref().and_then(|offline| offline.database.as_ref());
         let ExaminedState { findings, is_in_use } =
-            examine_state(StateToExamine { dir: &dir, encryption_key: key, usage_db });
+            examine_state(StateToExamine { dir: &dir, encryption_key: key, usage_db, database });
         examine_address(environment, is_in_use, &mut found);
         found.extend(findings);
     }

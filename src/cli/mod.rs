@@ -25,7 +25,8 @@ use std::sync::Arc;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
-use control::config::{Environment, VARIABLES};
+use control::StatePlace;
+use control::config::{Environment, Offline, VARIABLES};
 #[cfg(target_os = "linux")]
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
@@ -234,6 +235,11 @@ fn protect_memory(environment: &Environment) {
     }
     #[cfg(not(target_os = "linux"))]
     let _ = environment;
+}
+
+/// Returns the place of the state that an offline command reads.
+fn place(offline: &Offline) -> StatePlace<'_> {
+    StatePlace { dir: &offline.state_dir, database: offline.database.as_ref() }
 }
 
 /// Writes to stdout. A reader that has gone away is no fault of ours.

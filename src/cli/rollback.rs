@@ -10,6 +10,8 @@ use super::{CliFailure, exit, print};
 /// Puts the state back, and prints what remains for the operator.
 pub(super) fn run(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     let offline = config::offline(environment).map_err(|error| CliFailure::new(exit::CONFIG, error))?;
+    let instead = "restore the database with PostgreSQL's tools";
+    offline.expect_files(instead).map_err(|error| CliFailure::new(exit::CONFIG, error))?;
     let dir = &offline.state_dir;
     let done = control::rollback(dir).map_err(|error| CliFailure::new(error.exit_code(), error))?;
     let RolledBack { version, replaced_version, upgraded_at, upgraded_by, replaced } = done;

@@ -3527,7 +3527,7 @@ export type UsageState = {
   queued: number;
   /** Exchanges rejected because their sums exceed the range of the table. */
   rejected: number;
-  /** The file that contains them. */
+  /** What contains them. */
   store: UsageStore;
   /** Exchanges stored since the start. */
   stored: number;
@@ -3535,11 +3535,11 @@ export type UsageState = {
   stored_at_ms: number;
 };
 
-/** The name and size of the file that stores the usage. */
+/** The place and size of what stores the usage. */
 export type UsageStore = {
-  /** Size in bytes, including the write-ahead log that is not yet checkpointed. */
-  bytes: number;
-  /** File name within the state directory. */
+  /** Size in bytes, including the write-ahead log that is not yet checkpointed; null for a database of PostgreSQL. */
+  bytes: number | null;
+  /** File name within the state directory, or the address of the database of PostgreSQL. */
   file: string;
 };
 

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::Future;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tokio_postgres::types::ToSql;
@@ -137,6 +137,9 @@ impl Session {
         }
         let committed = self.batch("COMMIT");
         self.transaction.set(Transaction::None);
+        if committed.as_ref().is_err_and(|error| error.kind() == ErrorKind::TooSlow) {
+            self.disconnect();
+        }
         committed
     }
 
@@ -144,6 +147,9 @@ impl Session {
     pub fn rollback(&self) -> Result<(), Error> {
         let rolled_back = if self.is_connected() { self.batch("ROLLBACK") } else { Ok(()) };
         self.transaction.set(Transaction::None);
+        if rolled_back.is_err() {
+            self.disconnect();
+        }
         rolled_back
     }
 
@@ -184,6 +190,11 @@ impl Session {
         Ok(())
     }
 
+    /// Ends the connection, on which a transaction may still be open.
+    fn disconnect(&self) {
+        *self.live.borrow_mut() = None;
+    }
+
     /// Waits for the answer to a statement.
     fn run<T>(&self, answer: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Error> {
         let outcome = self.block(answer);
@@ -193,9 +204,10 @@ impl Session {
         outcome
     }
 
-    /// Waits for an answer until the time limit, at which the server is asked to cancel the statement.
+    /// Waits for an answer until the time limit, or for [`STATEMENT_TIME_MAX`], and then asks the server to cancel the statement.
+    /// A server that is frozen, or whose disk is, thus blocks its caller for a bounded time.
     fn block<T>(&self, answer: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Error> {
-        let Some(until) = self.until.get() else { return Ok(self.runtime.block_on(answer)?) };
+        let until = self.until.get().unwrap_or_else(|| Instant::now() + STATEMENT_TIME_MAX);
         let outcome = self.runtime.block_on(async { tokio::time::timeout_at(until.into(), answer).await });
         if let Ok(outcome) = outcome {
             return Ok(outcome?);
@@ -235,4 +247,6 @@ fn not_connected() -> Error {
 
 /// The number of statements that are kept prepared; a few texts are made for each call.
 const STATEMENTS_MAX: usize = 512;
-const CANCEL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest time of a statement without another limit.
+const STATEMENT_TIME_MAX: Duration = Duration::from_secs(30);

@@ -35,6 +35,7 @@ pub fn error(kind: ErrorKind) -> &'static str {
         ErrorKind::NoEligibleTarget => "no_eligible_target",
         ErrorKind::BudgetExhausted => "budget_exhausted",
         ErrorKind::Overloaded => "overloaded",
+        ErrorKind::DatabaseUnreachable => "database_unreachable",
         ErrorKind::Draining => "draining",
         ErrorKind::UpstreamUnreachable => "upstream_unreachable",
         ErrorKind::UpstreamTimeout => "upstream_timeout",
@@ -69,6 +70,6 @@ mod tests {
         check(Outcome::name, 5);
         check(Provenance::name, 4);
         check(StepResult::name, 23);
-        check(error, 36);
+        check(error, 37);
     }
 }

@@ -371,7 +371,7 @@ impl ShownRetention {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "UsageState"))]
 struct ShownUsage {
-    /// The file that contains them.
+    /// What contains them.
     store: UsageStore,
     /// Queued events at the writer thread's last poll.
     queued: usize,
@@ -407,7 +407,7 @@ impl ShownUsage {
         let failing = gauge.failing().map(|failing| (failing.since_ms, failing.error));
         let (failing_since_ms, failing_error) = failing.unzip();
         Self {
-            store: UsageStore::of(&app.exports.files),
+            store: UsageStore::of(&app.exports.storage),
             queued: app.journal.queued(),
             stored: read(&gauge.stored),
             stored_at_ms: read(&gauge.stored_at_ms),

@@ -148,6 +148,28 @@ pub enum OpenError {
         /// The state directory.
         dir: PathBuf,
     },
+    /// The database of PostgreSQL cannot be used.
+    #[error("cannot use the database {place}: {detail}; {remedy}")]
+    Database {
+        /// Host, port and name of the database.
+        place: String,
+        /// The reason.
+        detail: String,
+        /// A description of what to do.
+        remedy: &'static str,
+    },
+    /// The state directory of a node contains a state.
+    #[error(
+        "LLMGW_DATABASE_URL names the database {place}, but {} holds a state of its own; unset the variable, copy that state \
+         with 'llmgw state copy --to URL', or set LLMGW_STATE_DIR to another directory",
+        path.display()
+    )]
+    TwoStates {
+        /// Host, port and name of the database.
+        place: String,
+        /// The database in the directory.
+        path: PathBuf,
+    },
     /// SQLite failed on the file.
     #[error(
         "cannot open database {}: {source}; check that the file is readable and writable and that the disk \
@@ -170,7 +192,7 @@ impl OpenError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Locked { .. } => 75,
-            Self::Newer { .. } | Self::WrongKey { .. } => 78,
+            Self::Newer { .. } | Self::WrongKey { .. } | Self::TwoStates { .. } | Self::Database { .. } => 78,
             Self::Io { .. }
             | Self::Damaged { .. }
             | Self::UsageDamaged { .. }
@@ -205,6 +227,9 @@ pub(crate) enum QueryError {
     /// The gateway is stopping.
     #[error("the database is closed")]
     Stopping,
+    /// The server of the database cannot be reached, or refuses this gateway.
+    #[error("the database cannot be reached")]
+    Unreachable,
     /// The database returned an error.
     #[error("{0}")]
     Sql(DbError),
@@ -237,6 +262,10 @@ impl QueryError {
                 ErrorKind::Overloaded,
                 "Another process has locked the database; nothing was changed. Try again.",
             ),
+            Self::Unreachable | Self::Shared(DbErrorKind::Unreachable | DbErrorKind::Refused) => (
+                ErrorKind::DatabaseUnreachable,
+                "The database cannot be reached at the moment; try again. Requests to models are served meanwhile.",
+            ),
             Self::Sql(_) | Self::Shared(_) => (
                 ErrorKind::Internal,
                 "The database is not available at the moment; see the log of the gateway.",
@@ -256,6 +285,7 @@ impl From<DbError> for QueryError {
     fn from(error: DbError) -> Self {
         match error.kind() {
             DbErrorKind::TooSlow => Self::TooSlow,
+            DbErrorKind::Unreachable | DbErrorKind::Refused => Self::Unreachable,
             _ => Self::Sql(error),
         }
     }

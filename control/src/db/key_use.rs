@@ -6,13 +6,13 @@ use super::record_id::NodeId;
 
 /// Records that an existing key was used in an hour since the Unix epoch. Writes at most once per key and hour.
 pub(crate) fn mark(tx: &Db, key: &str, hour: u64) -> DbResult<()> {
-    tx.execute(MARK, named_params! {":key": key, ":node": NodeId::THIS, ":hour": hour})?;
+    tx.execute(MARK, named_params! {":key": key, ":node": NodeId::of(tx), ":hour": hour})?;
     Ok(())
 }
 
 /// True if [`mark`] would write.
 pub(crate) fn is_new(db: &Db, key: &str, hour: u64) -> DbResult<bool> {
-    db.exists(IS_NEW, named_params! {":key": key, ":node": NodeId::THIS, ":hour": hour})
+    db.exists(IS_NEW, named_params! {":key": key, ":node": NodeId::of(db), ":hour": hour})
 }
 
 /// Deletes what is known of a key that is deleted.

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::error::QueryError;
 use super::read_queue::{Full, ReadQueue, ReaderQuestion, THREADS};
-use super::sqlite_state::files::Files;
+use super::storage::Storage;
 use crate::db::engine::{Db, DbResult};
 
 /// A handle to the reader threads. Clones share the threads, which end when the last clone is dropped.
@@ -55,12 +55,12 @@ impl WeakReaders {
 
 impl Readers {
     /// Opens the connections and starts their threads.
-    pub(crate) fn start(files: &Files, alarm: &Alarm) -> Result<(Self, Vec<JoinHandle<()>>), QueryError> {
+    pub(crate) fn start(storage: &Storage, alarm: &Alarm) -> Result<(Self, Vec<JoinHandle<()>>), QueryError> {
         let queue = Arc::<ReadQueue>::default();
         let questions = Arc::new(Questions(Arc::clone(&queue)));
         let mut threads = Vec::new();
         for _ in 0..THREADS {
-            let mut db = files.reader()?;
+            let mut db = storage.reader()?;
             let queue = Arc::clone(&queue);
             let thread = alarm.spawn("llmgw-reader", move || {
                 serve(&mut db, &queue);
@@ -118,6 +118,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
+    use crate::db::sqlite_state::files::Files;
     use crossbeam_channel::bounded;
 
     use super::*;
@@ -142,7 +143,7 @@ mod tests {
         let path = dir.path().join("test.db");
         Db::create(&path).unwrap().batch("CREATE TABLE t (a INTEGER) STRICT").unwrap();
         let (readers, threads) =
-            Readers::start(&Files { main: path, usage: None }, &Alarm::default()).unwrap();
+            Readers::start(&Files { main: path, usage: None }.into(), &Alarm::default()).unwrap();
         let (go, wait) = bounded::<()>(0);
         let (started, starts) = bounded(THREADS);
         for _ in 0..THREADS {

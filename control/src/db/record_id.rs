@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::engine::{DbError, DbResult, FromValue, Mismatch, ToValue, Value};
+use super::engine::{Db, DbError, DbResult, FromValue, Mismatch, ToValue, Value};
 
 /// A process with a journal of its own, among those that share a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,12 +17,20 @@ pub(crate) struct RecordId {
 }
 
 impl NodeId {
-    /// This process: node 0, because it alone uses its database.
-    pub(crate) const THIS: Self = Self(0);
+    /// The only node of a database that one process uses. In a database of several it has the sums of nodes that have left.
+    pub(crate) const FIRST: Self = Self(0);
 
-    #[cfg(test)]
-    pub(crate) fn new(node: u32) -> Self {
+    pub(crate) const fn new(node: u32) -> Self {
         Self(node)
+    }
+
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+
+    /// Returns the node whose rows `db` writes.
+    pub(crate) fn of(db: &Db) -> Self {
+        Self(db.node())
     }
 }
 
@@ -74,7 +82,7 @@ impl RecordId {
     /// Returns the id of a row of this node.
     #[cfg(test)]
     pub(crate) fn here(n: u64) -> Self {
-        Self { node: NodeId::THIS, n }
+        Self { node: NodeId::FIRST, n }
     }
 }
 
@@ -121,7 +129,7 @@ mod tests {
 
     #[test]
     fn ids_of_a_node_follow_each_other_and_those_of_node_0_are_plain_numbers() {
-        assert_eq!(RecordId::before(NodeId::THIS).next().stored(), Ok(1));
+        assert_eq!(RecordId::before(NodeId::FIRST).next().stored(), Ok(1));
         let first = RecordId::before(NodeId::new(3)).next();
         assert_eq!(first.stored(), Ok((3 << 40) + 1));
         assert_eq!(RecordId::of_stored((3 << 40) + 1), Some(first));
@@ -132,9 +140,9 @@ mod tests {
 
     #[test]
     fn a_node_never_uses_the_number_of_another_one() {
-        let last = RecordId { node: NodeId::THIS, n: NUMBER };
+        let last = RecordId { node: NodeId::FIRST, n: NUMBER };
         assert!(last.stored().is_ok());
         assert!(last.next().stored().is_err(), "it would be the first of node 1");
-        assert!(last < RecordId::end_of(NodeId::THIS));
+        assert!(last < RecordId::end_of(NodeId::FIRST));
     }
 }

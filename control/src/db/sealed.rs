@@ -116,7 +116,7 @@ pub struct Survey {
 pub(crate) fn survey(db: &Db, keys: &VaultKeys) -> DbResult<Survey> {
     let mut survey = Survey::default();
     for sealed in SEALED {
-        if db.optional_row(HAS_TABLE, [sealed.table], |_| Ok(()))?.is_none() {
+        if !db.has_table(sealed.table)? {
             continue;
         }
         let mut statement = db.prepare(sealed.select)?;
@@ -140,7 +140,6 @@ pub(crate) fn survey(db: &Db, keys: &VaultKeys) -> DbResult<Survey> {
 
 /// Limit on the listed values; the others are only counted.
 const UNOPENED_MAX: usize = 100;
-const HAS_TABLE: &str = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = :name";
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use postgres_server::{Database, shared};
 
 use super::engine::Db;
-use super::engine::postgres::{PostgresSession, schema};
+use super::engine::postgres::{DatabaseAddress, schema};
 use super::sqlite_state::migrate::migrate;
 
 /// Returns a database of its own with all tables: in memory, or on a real PostgreSQL if `LLMGW_TEST_ENGINE` is `postgres`.
@@ -31,7 +31,11 @@ fn on_postgres() -> Db {
     static FILLED: OnceLock<Database<'static>> = OnceLock::new();
     let filled = FILLED.get_or_init(|| {
         let database = shared().create_database();
-        schema::create(&in_memory(), &mut connect(&database.url())).unwrap();
+        let mut db = connect(&database.url());
+        let tx = db.transaction().unwrap();
+        schema::claim(&tx).unwrap();
+        schema::create(&in_memory(), &tx).unwrap();
+        tx.commit().unwrap();
         database
     });
     let copy = filled.copy();
@@ -42,5 +46,5 @@ fn on_postgres() -> Db {
 
 /// Returns a session with the database at this URL.
 pub(crate) fn connect(url: &str) -> Db {
-    PostgresSession::at(url).unwrap().into()
+    DatabaseAddress::parse(url).unwrap().connect(0).unwrap()
 }

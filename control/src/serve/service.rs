@@ -43,8 +43,8 @@ use crate::db::documents;
 use crate::db::engine::{Db, DbResult};
 use crate::db::readers::{Readers, asking_as};
 use crate::db::sqlite_state::checkpoints::Checkpoints;
-use crate::db::sqlite_state::files::Files;
 use crate::db::sqlite_state::lock::StateLock;
+use crate::db::storage::Storage;
 use crate::jobs::otlp::OtlpStatus;
 use crate::routing::catalog::cache::CatalogCache;
 use crate::routing::catalog::documents::DocumentStore;
@@ -126,11 +126,12 @@ pub struct Control {
     lock: StateLock,
 }
 
-/// The threads that use the files of the state, besides the writer.
+/// The threads that use the state, besides the writer.
 #[derive(Debug)]
 struct StateThreads {
     readers: Vec<JoinHandle<()>>,
-    checkpoints: Checkpoints,
+    /// `None` if the state is not in files.
+    checkpoints: Option<Checkpoints>,
     telemetry: TelemetryThread,
     origins: OriginThread,
 }
@@ -152,7 +153,7 @@ impl OutgoingWork {
 
 /// Publishes the first snapshot and starts the threads.
 pub fn start(params: Params) -> io::Result<Control> {
-    let Parts { lock, files, mut meter, counters, journal, keys, telemetry, origins } =
+    let Parts { lock, storage, mut meter, counters, journal, keys, telemetry, origins } =
         params.state.into_parts();
     let (keys, config) = (Arc::new(keys), Arc::clone(&params.config));
     let changes = ChangeWatch::new(&params.reader);
@@ -169,7 +170,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         out: params.publisher,
     };
     let publisher = first_snapshot(publisher, &mut meter).map_err(io::Error::other)?;
-    let (readers, threads) = start_readers(&files, (origins, keeper), &params.alarm)?;
+    let (readers, threads) = start_readers(&storage, (origins, keeper), &params.alarm)?;
     let (view, sign_ins, ended) = (publisher.view(), publisher.sign_ins(), publisher.ended_sessions());
     let outgoing = OutgoingWork::of(&publisher);
     let (recent, metrics, answers) = (meter.recent(), meter.metrics(), meter.answers());
@@ -187,7 +188,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         counters,
         view,
         config,
-        exports: Exports::new(files),
+        exports: Exports::new(storage),
         live: LiveHub::new(&observer, &params.exchanges, reloader.status()),
         observer,
         writer: writer.handle(),
@@ -232,15 +233,15 @@ fn first_snapshot(params: PublisherParams, meter: &mut Meter) -> DbResult<Publis
     meter.count_rest().map(|()| publisher)
 }
 
-/// Starts the threads that read the files of the state. Returns the readers of the admin API, and all these threads.
+/// Starts the threads that read the state. Returns the readers of the admin API, and all these threads.
 fn start_readers(
-    files: &Files,
+    storage: &Storage,
     (origins, telemetry): (OriginQueue, TelemetryThread),
     alarm: &Alarm,
 ) -> io::Result<(Readers, StateThreads)> {
-    let (handle, readers) = Readers::start(files, alarm).map_err(io::Error::other)?;
-    let origins = origins.start(files, alarm)?;
-    let checkpoints = Checkpoints::start(files.clone(), alarm)?;
+    let (handle, readers) = Readers::start(storage, alarm).map_err(io::Error::other)?;
+    let origins = origins.start(storage, alarm)?;
+    let checkpoints = storage.files().map(|files| Checkpoints::start(files.clone(), alarm)).transpose()?;
     Ok((handle, StateThreads { readers, checkpoints, telemetry, origins }))
 }
 
@@ -373,7 +374,7 @@ impl Control {
             }
         }
         origins.stop();
-        checkpoints.stop();
+        checkpoints.into_iter().for_each(Checkpoints::stop);
         writer.stop();
         // Stores what the last records were.
         telemetry.stop();

@@ -1,4 +1,4 @@
-//! The state directory of one process: lock, database, keys and the usage journal, opened together.
+//! The state of one process: the lock of its directory, the database, the keys and the usage journal, opened together.
 
 pub(crate) mod affinity_file;
 pub mod backup;
@@ -18,18 +18,52 @@ use shared::secret::Secret;
 use shared::usage::UsageLog;
 
 use crate::common::vault::VaultKeys;
-use crate::db::engine::Db;
+use crate::db::engine::postgres::DatabaseAddress;
+use crate::db::engine::{Db, DbError};
 use crate::db::error::OpenError;
+use crate::db::postgres_state;
+use crate::db::record_id::NodeId;
 use crate::db::sqlite_state::files::Files;
 use crate::db::sqlite_state::lock::StateLock;
-use crate::db::sqlite_state::open::{JOURNAL, open};
-use crate::db::sqlite_state::relocate::{UsageFiles, settle};
+use crate::db::sqlite_state::open::{DATABASE, JOURNAL, make_directory, open, open_to_read, sql_error};
+use crate::db::sqlite_state::relocate::settle;
+use crate::db::storage::Storage;
 use crate::state::affinity_file::AffinityFile;
 use crate::usage::gauge::Gauge;
 use crate::usage::ingest::Meter;
 use crate::usage::journal::{Inbox, Journal};
 use crate::usage::origins::OriginQueue;
 use crate::usage::telemetry::TelemetryQueue;
+
+/// The place of a state that a command examines while a gateway may run on it.
+#[derive(Clone, Copy, Debug)]
+pub struct StatePlace<'a> {
+    /// The state directory.
+    pub dir: &'a Path,
+    /// `LLMGW_DATABASE_URL`, if the state is in a database of PostgreSQL.
+    pub database: Option<&'a DatabaseAddress>,
+}
+
+impl StatePlace<'_> {
+    /// Opens the database for reading.
+    pub(crate) fn open_to_read(
+        &self,
+        encryption_key: &Secret<[u8; 32]>,
+    ) -> Result<(Db, VaultKeys), OpenError> {
+        match self.database {
+            Some(address) => postgres_state::open_to_read(address, encryption_key),
+            None => open_to_read(self.dir, encryption_key),
+        }
+    }
+
+    /// Returns the error of a statement on this database.
+    pub(crate) fn error(&self, source: DbError) -> OpenError {
+        match self.database {
+            Some(address) => postgres_state::database_error(address, &source),
+            None => sql_error(&self.dir.join(DATABASE), source),
+        }
+    }
+}
 
 /// Parameters of [`State::open`].
 #[derive(Clone, Copy, Debug)]
@@ -40,26 +74,71 @@ pub struct OpenParams<'a> {
     pub encryption_key: &'a Secret<[u8; 32]>,
     /// `LLMGW_USAGE_DB`: true if usage is stored in a separate file. Existing usage is moved there, or back.
     pub usage_db: bool,
+    /// `LLMGW_DATABASE_URL`: the database of PostgreSQL with the state. The directory then holds what belongs to this node.
+    pub database: Option<&'a DatabaseAddress>,
 }
 
 /// An opened state directory, locked by this process.
 #[derive(Debug)]
 pub struct State {
-    lock: StateLock,
-    usage: UsageFiles,
-    writer: Db,
-    keys: VaultKeys,
+    database: Database,
     journal: Journal,
     inbox: Inbox,
     telemetry: TelemetryQueue,
     origins: OriginQueue,
 }
 
+/// The opened database.
+#[derive(Debug)]
+struct Database {
+    lock: StateLock,
+    storage: Storage,
+    /// The only connection of this process that writes.
+    writer: Db,
+    keys: VaultKeys,
+    /// A warning for the operator.
+    warning: Option<String>,
+    /// True if the earlier usage was lost, and with it the read positions of the journal.
+    usage_is_lost: bool,
+}
+
+impl Database {
+    /// Opens the files of the state directory.
+    fn in_files(params: OpenParams<'_>) -> Result<Self, OpenError> {
+        let mut opened = open(params.dir, params.encryption_key)?;
+        let usage = settle(params.dir, &mut opened.writer, params.usage_db)?;
+        Ok(Self {
+            lock: opened.lock,
+            storage: Storage::Files(usage.files),
+            writer: opened.writer,
+            keys: opened.keys,
+            warning: usage.warning,
+            usage_is_lost: usage.is_lost,
+        })
+    }
+
+    /// Opens the database at `address`.
+    fn on_server(params: OpenParams<'_>, address: &DatabaseAddress) -> Result<Self, OpenError> {
+        make_directory(params.dir)?;
+        let lock = StateLock::take(params.dir)?;
+        let path = params.dir.join(DATABASE);
+        if path.exists() {
+            return Err(OpenError::TwoStates { place: address.to_string(), path });
+        }
+        let (_, keys) = postgres_state::open(address, params.encryption_key)?;
+        let node = NodeId::new(1);
+        let writer = address.connect(node.number());
+        let writer = writer.map_err(|source| postgres_state::database_error(address, &source))?;
+        let storage = Storage::Server { address: Box::new(address.clone()), node };
+        Ok(Self { lock, storage, writer, keys, warning: None, usage_is_lost: false })
+    }
+}
+
 /// The parts of a [`State`] that the control plane uses.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) lock: StateLock,
-    pub(crate) files: Files,
+    pub(crate) storage: Storage,
     pub(crate) meter: Meter,
     pub(crate) counters: Arc<Counters>,
     pub(crate) journal: Journal,
@@ -72,27 +151,20 @@ impl State {
     /// Opens the state and creates it if it does not exist. On an error nothing has been changed, except that moving
     /// the usage to its configured file may be incomplete; the next start continues it.
     pub fn open(params: OpenParams<'_>) -> Result<Self, OpenError> {
-        let mut opened = open(params.dir, params.encryption_key)?;
-        let usage = settle(params.dir, &mut opened.writer, params.usage_db)?;
+        let database = match params.database {
+            None => Database::in_files(params)?,
+            Some(address) => Database::on_server(params, address)?,
+        };
         let dir = params.dir.join(JOURNAL);
         let (journal, inbox) =
             Journal::open(dir.clone()).map_err(|source| OpenError::Io { path: dir, source })?;
         let origins = OriginQueue::new(Arc::clone(journal.gauge()));
-        Ok(Self {
-            lock: opened.lock,
-            usage,
-            writer: opened.writer,
-            keys: opened.keys,
-            journal,
-            inbox,
-            telemetry: TelemetryQueue::new(),
-            origins,
-        })
+        Ok(Self { database, journal, inbox, telemetry: TelemetryQueue::new(), origins })
     }
 
     /// Returns a warning about the state for the operator, if there is one.
     pub fn warning(&self) -> Option<&str> {
-        self.usage.warning.as_deref()
+        self.database.warning.as_deref()
     }
 
     /// Creates a usage log for one thread of the data plane; call it once for each thread.
@@ -110,12 +182,12 @@ impl State {
 
     /// Returns the key of the hashes in the data plane's tables of affinity.
     pub fn affinity_key(&self) -> Secret<[u8; 32]> {
-        self.keys.derived_bytes("hashes of affinity")
+        self.database.keys.derived_bytes("hashes of affinity")
     }
 
     /// Returns the key of the hashes of stored state in usage events.
     pub fn stored_state_key(&self) -> Secret<[u8; 32]> {
-        self.keys.derived_bytes("hashes of stored state")
+        self.database.keys.derived_bytes("hashes of stored state")
     }
 
     /// Returns the port through which the data plane finds the origins of stored state.
@@ -125,51 +197,59 @@ impl State {
 
     /// Reads the file of affinity into `tables`, which it keeps from then on.
     pub fn keep_affinity(&self, dir: &Path, tables: Arc<dyn KeptTables>) -> AffinityFile {
-        AffinityFile::load(dir, self.keys.derived("file of affinity"), tables)
+        AffinityFile::load(dir, self.database.keys.derived("file of affinity"), tables)
     }
 
     pub(crate) fn into_parts(self) -> Parts {
         let gauge: Arc<Gauge> = Arc::clone(self.journal.gauge());
         let counters = Arc::new(Counters::default());
-        let mut meter = Meter::new(self.writer, self.inbox, gauge, Arc::clone(&counters));
-        if self.usage.is_lost {
+        let Database { lock, storage, writer, keys, warning: _, usage_is_lost } = self.database;
+        let mut meter = Meter::new(writer, self.inbox, gauge, Arc::clone(&counters));
+        if usage_is_lost {
             meter.usage_is_lost();
         }
         Parts {
-            lock: self.lock,
-            files: self.usage.files,
+            lock,
+            storage,
             meter,
             counters,
             journal: self.journal,
-            keys: self.keys,
+            keys,
             telemetry: self.telemetry,
             origins: self.origins,
         }
     }
 }
 
-/// The name and size of the file that stores the usage.
+/// The place and size of what stores the usage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UsageStore {
-    /// File name within the state directory.
+    /// File name within the state directory, or the address of the database of PostgreSQL.
     pub file: String,
-    /// Size in bytes, including the write-ahead log that is not yet checkpointed.
-    pub bytes: u64,
+    /// Size in bytes, including the write-ahead log that is not yet checkpointed; null for a database of PostgreSQL.
+    pub bytes: Option<u64>,
 }
 
 impl UsageStore {
     /// Returns the usage store of the state in `dir`, or `None` if the directory cannot be read.
     pub fn of_state(dir: &Path) -> Option<Self> {
-        Files::of(dir).ok().map(|files| Self::of(&files))
+        Files::of(dir).ok().map(|files| Self::of_files(&files))
     }
 
-    pub(crate) fn of(files: &Files) -> Self {
+    pub(crate) fn of(storage: &Storage) -> Self {
+        match storage {
+            Storage::Files(files) => Self::of_files(files),
+            Storage::Server { address, .. } => Self { file: format!("PostgreSQL at {address}"), bytes: None },
+        }
+    }
+
+    fn of_files(files: &Files) -> Self {
         let path = files.of_usage();
         let log = path.with_extension("db-wal");
         let bytes =
             [path, &log].into_iter().filter_map(|path| fs::metadata(path).ok()).map(|meta| meta.len()).sum();
         let name = path.file_name().unwrap_or_default();
-        Self { file: name.to_string_lossy().into_owned(), bytes }
+        Self { file: name.to_string_lossy().into_owned(), bytes: Some(bytes) }
     }
 }

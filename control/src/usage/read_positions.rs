@@ -10,7 +10,7 @@ use crate::db::record_id::NodeId;
 
 /// Returns the number of stored bytes of every known file of this node.
 pub(crate) fn all(db: &Db) -> DbResult<HashMap<FileId, u64>> {
-    db.rows(ALL, [NodeId::THIS], |row| {
+    db.rows(ALL, [NodeId::of(db)], |row| {
         let file = FileId { origin: row.get("origin")?, number: row.get("number")? };
         Ok((file, row.get("bytes")?))
     })
@@ -21,7 +21,7 @@ pub(crate) fn all(db: &Db) -> DbResult<HashMap<FileId, u64>> {
 pub(crate) fn advance(tx: &Db, file: FileId, from: u64, to: u64) -> DbResult<bool> {
     let FileId { origin, number } = file;
     let moved = if from == 0 {
-        let node = NodeId::THIS;
+        let node = NodeId::of(tx);
         tx.execute(BEGIN, named_params! {":origin": origin, ":number": number, ":bytes": to, ":node": node})?
     } else {
         let values = named_params! {":origin": origin, ":number": number, ":from": from, ":to": to};

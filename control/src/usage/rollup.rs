@@ -97,12 +97,13 @@ impl Rollup {
 
 fn add(tx: &Db, sql: &str, groups: &HashMap<RollupGroup, UsageSums>, names: &BlockNames) -> DbResult<u64> {
     let mut rejected = 0;
+    let node = NodeId::of(tx);
     let mut add = tx.prepare(sql)?;
     let mut values = Vec::with_capacity(2 + GROUPED.len() + UsageSums::COUNT);
     for (group, sums) in groups {
         values.clear();
         values.push(Value::Integer(signed(group.hour)));
-        values.push(NodeId::THIS.to_value()?);
+        values.push(node.to_value()?);
         values.extend(group.names.iter().map(|place| Value::Text(names.get(*place))));
         values.extend(sums.list().map(|sum| Value::Integer(signed(sum))));
         match add.execute(values.as_slice()) {
@@ -138,7 +139,7 @@ pub(crate) fn correct(
         let Difference { cost_nano_usd, lost_nano_usd, unpriced } = difference;
         let numbers = [cost_nano_usd, lost_nano_usd, unpriced, signed(hour)].map(Value::Integer);
         // The sums of a node that has left are merged into those of node 0.
-        for node in [node, NodeId::default()] {
+        for node in [node, NodeId::FIRST] {
             let values: Vec<_> =
                 numbers.into_iter().chain([node.to_value()?]).chain(names.map(Value::Text)).collect();
             if tx.execute(sql, values.as_slice())? > 0 {

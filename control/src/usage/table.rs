@@ -155,10 +155,10 @@ impl UsageTable {
         self.rows.clear();
     }
 
-    /// Returns the id of the first row that may still change.
-    pub(crate) fn open_row(&self) -> RecordId {
+    /// Returns the id of the first row of `node`, whose rows this writes, that may still change.
+    pub(crate) fn open_row(&self, node: NodeId) -> RecordId {
         let open = self.rows.iter().filter_map(|row| row.id).min();
-        open.or(self.next).unwrap_or(RecordId::end_of(NodeId::THIS))
+        open.or(self.next).unwrap_or_else(|| RecordId::end_of(node))
     }
 }
 
@@ -181,19 +181,21 @@ impl OpenRow {
 /// Returns the end of the table: that of the last row of this node.
 fn end_of_table(db: &Db) -> DbResult<RowPlace> {
     let place = |row: Row<'_>| Ok(RowPlace { id: row.get("id")?, taken: row.get("exchanges")? });
-    Ok(db.optional_row(LAST, of_this_node(), place)?.unwrap_or_default())
+    Ok(db.optional_row(LAST, rows_of(NodeId::of(db)), place)?.unwrap_or_default())
 }
 
 /// Returns an id that no row has, no run of the request index covers, and no period counts.
 fn next_id(db: &Db) -> DbResult<RecordId> {
-    let last: Option<RecordId> = db.optional_row(LAST, of_this_node(), |row| row.get("id"))?;
-    let counted = periods::followed_of(db, NodeId::THIS)?.map(|followed| followed.place.id);
-    let covered = request_index::covered(db, NodeId::THIS)?;
-    Ok(last.unwrap_or(RecordId::before(NodeId::THIS)).max(covered).max(counted.unwrap_or_default()).next())
+    let node = NodeId::of(db);
+    let last: Option<RecordId> = db.optional_row(LAST, rows_of(node), |row| row.get("id"))?;
+    let counted = periods::followed_of(db, node)?.map(|followed| followed.place.id);
+    let covered = request_index::covered(db, node)?;
+    Ok(last.unwrap_or_else(|| RecordId::before(node)).max(covered).max(counted.unwrap_or_default()).next())
 }
 
-fn of_this_node() -> [RecordId; 2] {
-    [RecordId::before(NodeId::THIS), RecordId::end_of(NodeId::THIS)]
+/// Returns the bounds of the ids of a node.
+fn rows_of(node: NodeId) -> [RecordId; 2] {
+    [RecordId::before(node), RecordId::end_of(node)]
 }
 
 /// Number of exchanges at which a row is closed.

@@ -64,6 +64,7 @@ fn is_final(fault: &Fault) -> bool {
         | ErrorKind::NoEligibleTarget
         | ErrorKind::BudgetExhausted
         | ErrorKind::Overloaded
+        | ErrorKind::DatabaseUnreachable
         | ErrorKind::Draining
         | ErrorKind::UpstreamUnreachable
         | ErrorKind::UpstreamTimeout

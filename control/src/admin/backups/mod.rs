@@ -58,6 +58,8 @@ pub(super) static ROUTES: &[Route] = &[
 pub(crate) struct Backups {
     dir: PathBuf,
     kept: u32,
+    /// True if the state is in files; PostgreSQL's own tools back up the other.
+    is_of_files: bool,
     now: Arc<Mutex<Now>>,
     /// Reports each backup, also those that are not made by schedule.
     job: Job,
@@ -99,6 +101,7 @@ impl Backups {
         let backups = Self {
             dir: config.state_dir.clone(),
             kept: config.lifetimes.backups_kept,
+            is_of_files: config.database.is_none(),
             now: Arc::default(),
             job: jobs.register("backup", interval),
             downloads: Arc::new(Semaphore::new(DOWNLOADS_MAX)),
@@ -306,6 +309,9 @@ async fn create(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
         return Ok(answer);
     }
     let backups = &call.app.backups;
+    if !backups.is_of_files {
+        return Err(ApiError::new(ErrorKind::Conflict, IN_POSTGRES));
+    }
     let making = backups.begin();
     let making = making.ok_or_else(|| ApiError::new(ErrorKind::Conflict, "A backup is already running."))?;
     let audit = AuditEntry::done("backup.begin", "backup", "");
@@ -326,6 +332,8 @@ fn failed(why: &str) -> ApiError {
     ApiError::new(ErrorKind::Internal, "Backups are not available at the moment; see the log of the gateway.")
 }
 
+const IN_POSTGRES: &str = "The state is in PostgreSQL, which its own tools back up: pg_dump, or pg_basebackup with an archive \
+                           of its log.";
 /// The maximum time that a list request waits for the check that it starts, enough to verify a few hundred MiB.
 const CHECK_WAIT_MAX: Duration = Duration::from_secs(1);
 /// The maximum number of downloads at the same time; each has a thread.

@@ -16,25 +16,25 @@ use crate::admin::shares::{CallerShare, CallerShares, ShareBound};
 use crate::admin::stream::{self, Feed};
 use crate::admin::{ApiError, Call};
 use crate::common::bounds;
-use crate::db::engine::{Db, DbResult};
+use crate::db::engine::{Db, DbError, DbResult};
 use crate::db::error::QueryError;
 use crate::db::names::{Labels, OwnerNames};
-use crate::db::sqlite_state::files::Files;
+use crate::db::storage::Storage;
 use crate::usage::export::Progress;
 use crate::usage::requests::RequestRow;
 use crate::writer::FLUSH_TIME_MAX;
 
-/// The database files that exports read, and the limit on concurrent exports.
+/// The database that exports read, and the limit on concurrent exports.
 #[derive(Debug)]
 pub(crate) struct Exports {
-    pub(crate) files: Files,
+    pub(crate) storage: Storage,
     shares: CallerShares,
 }
 
 impl Exports {
-    /// Exports of the usage in these files.
-    pub(crate) fn new(files: Files) -> Self {
-        Self { files, shares: CallerShares::new(EXPORTS) }
+    /// Exports of the usage in this database.
+    pub(crate) fn new(storage: Storage) -> Self {
+        Self { storage, shares: CallerShares::new(EXPORTS) }
     }
 }
 
@@ -64,8 +64,14 @@ pub(super) async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (charge, filter) = (Charge::of(charge)?, filter(&call, query)?);
     let share = app.exports.shares.take(&call.actor.who)?;
     app.writer.flush(FLUSH_TIME_MAX).await;
-    let db = app.exports.files.reader().map_err(QueryError::from)?;
-    let progress = Progress::start(&db, &filter).map_err(QueryError::from)?;
+    let storage = app.exports.storage.clone();
+    // A session blocks the thread that uses it.
+    let begun = tokio::task::spawn_blocking(move || {
+        let db = storage.reader()?;
+        let progress = Progress::start(&db, &filter)?;
+        Ok::<_, DbError>((db, progress))
+    });
+    let (db, progress) = begun.await.map_err(|_| QueryError::Stopping)?.map_err(QueryError::from)?;
     let (out, body) = stream::channel();
     tokio::spawn(write(Writing { db, progress, labels: Labels::default(), format, charge, share }, out));
     let mut response = Response::new(body);

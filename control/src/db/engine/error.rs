@@ -29,8 +29,10 @@ pub(crate) enum DbErrorKind {
     Busy,
     /// The disk is full.
     DiskFull,
-    /// The server of the database cannot be reached, or refuses this gateway.
+    /// The server of the database cannot be reached, or accepts no changes.
     Unreachable,
+    /// The server of the database refuses the user, the password, the encryption, or the access.
+    Refused,
     /// The file is damaged, or is no database.
     Damaged,
     /// Anything else.

@@ -161,6 +161,26 @@ impl Db {
         Ok(Transaction(self))
     }
 
+    /// True if there is a table of this name.
+    pub(crate) fn has_table(&self, name: &str) -> DbResult<bool> {
+        let sql = match &self.0 {
+            Engine::Sqlite(_) => "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = :name",
+            Engine::Postgres(_) => {
+                "SELECT 1 FROM information_schema.tables \
+                 WHERE table_schema = current_schema() AND table_name = :name"
+            }
+        };
+        self.exists(sql, [name])
+    }
+
+    /// Returns the number of the node whose rows this connection writes; 0 with SQLite, whose database has one user.
+    pub(crate) fn node(&self) -> u32 {
+        match &self.0 {
+            Engine::Sqlite(_) => 0,
+            Engine::Postgres(session) => session.node(),
+        }
+    }
+
     /// True while a transaction is open. Some errors, such as that of a full disk, end it.
     pub(crate) fn is_in_transaction(&self) -> bool {
         match &self.0 {

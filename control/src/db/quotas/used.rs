@@ -27,7 +27,7 @@ pub(crate) fn add_used(tx: &Db, id: &str, start_ms: u64, amount: u64) -> DbResul
     let values = named_params! {":quota": id, ":start": start_ms, ":amount": amount, ":most": USED_MAX};
     tx.execute(GRANT, values)?;
     let values = named_params! {
-        ":quota": id, ":start": start_ms, ":node": NodeId::THIS, ":amount": amount, ":most": USED_MAX,
+        ":quota": id, ":start": start_ms, ":node": NodeId::of(tx), ":amount": amount, ":most": USED_MAX,
     };
     let used: i64 = tx.row(ADD, values, |row| row.get("used"))?;
     if used > amount {

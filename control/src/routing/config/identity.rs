@@ -109,7 +109,7 @@ pub(super) fn partner(layers: &mut Layers<'_>, needed_by: &[&str], warnings: &mu
     partner
 }
 
-const BACKUP_SCHEDULE: &str = "LLMGW_BACKUP_SCHEDULE";
+pub(super) const BACKUP_SCHEDULE: &str = "LLMGW_BACKUP_SCHEDULE";
 const PUBLIC_BASE_URL: &str = "LLMGW_OAUTH_PUBLIC_BASE_URL";
 /// The default number of backups to keep.
 pub(super) const BACKUPS_KEPT: u32 = 7;

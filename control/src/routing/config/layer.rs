@@ -13,6 +13,10 @@ use super::model::{Config, Routing};
 use super::seed::Seed;
 use super::{failover_gaps, identity, otlp, plain_secrets, schema, serving, validate};
 use crate::common::regular_file;
+use crate::db::engine::postgres::DatabaseAddress;
+
+const USAGE_DB: &str = "LLMGW_USAGE_DB";
+pub(super) const DATABASE_URL: &str = "LLMGW_DATABASE_URL";
 
 /// A valid configuration and its warnings.
 #[derive(Debug)]
@@ -105,9 +109,10 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
     plain_secrets::fill(&mut routing, &state_dir, &mut warnings);
     warnings.extend(failover_gaps::of_routing(&routing, &policies));
     let lifetimes = identity::lifetimes(&mut layers);
-    let usage_db = layers.flag("LLMGW_USAGE_DB", None);
+    let usage_db = layers.flag(USAGE_DB, None);
     let prices_url = layers.optional("LLMGW_PRICES_URL", None);
     let backup_schedule = identity::backup_schedule(&mut layers);
+    let database = database(&mut layers, usage_db, backup_schedule.is_some());
     let with_client = routing.providers.iter().filter(|provider| provider.issuer.is_some());
     let with_client: Vec<&str> = with_client.map(|provider| provider.id.as_str()).collect();
     let partner = identity::partner(&mut layers, &with_client, &mut warnings);
@@ -142,6 +147,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
         anonymous_provider_automation,
         lifetimes,
         usage_db,
+        database,
         prices_url,
         backup_schedule,
         partner,
@@ -152,6 +158,23 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
         environment: Arc::clone(environment),
     };
     Ok(Loaded { config, warnings })
+}
+
+/// Returns the database of PostgreSQL with the state, if it is in one. What is for a state in files is then a fault.
+fn database(layers: &mut Layers<'_>, usage_db: bool, has_schedule: bool) -> Option<DatabaseAddress> {
+    let address = layers.secret(DATABASE_URL, layers.environment.database(DATABASE_URL))?;
+    if usage_db {
+        layers.fault(
+            USAGE_DB,
+            "is for a state in files; unset it: with LLMGW_DATABASE_URL usage is in PostgreSQL",
+        );
+    }
+    if has_schedule {
+        let message = "is for a state in files; unset it, and back up the database of LLMGW_DATABASE_URL with PostgreSQL's \
+                       own tools";
+        layers.fault(identity::BACKUP_SCHEDULE, message);
+    }
+    Some(address)
 }
 
 /// Returns the state directory and the configuration file for this environment.

@@ -29,6 +29,7 @@ use super::seed::Seed;
 use crate::common::credential::extension::ExtensionAccess;
 use crate::common::credential::oauth::{NO_SETTINGS, NO_SIGN_IN, OauthConnection, OauthTokens, TokenIssuer};
 use crate::common::credential::{CredentialContext, Sign, Surroundings};
+use crate::db::engine::postgres::DatabaseAddress;
 
 /// A static key of an administrator.
 #[derive(Clone, Debug)]
@@ -66,6 +67,8 @@ pub struct Config {
     pub lifetimes: Lifetimes,
     /// True if usage is stored in a separate database (STATE-1).
     pub usage_db: bool,
+    /// `LLMGW_DATABASE_URL`: the database of PostgreSQL with the state; `None` if the state is in files.
+    pub database: Option<DatabaseAddress>,
     /// `LLMGW_PRICES_URL`: the source of newer price lists.
     pub prices_url: Option<String>,
     /// `LLMGW_BACKUP_SCHEDULE`.

@@ -7,7 +7,8 @@ use shared::secret::Secret;
 
 use super::env::Environment;
 use super::fault::{ConfigError, ConfigFault};
-use super::layer::places_of;
+use super::layer::{DATABASE_URL, places_of};
+use crate::db::engine::postgres::DatabaseAddress;
 
 /// The settings of an offline command.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub struct Offline {
     pub new_encryption_key: Option<Secret<[u8; 32]>>,
     /// `LLMGW_BACKUP_KEEP`.
     pub backups_kept: u32,
+    /// `LLMGW_DATABASE_URL`, if the state is in a database of PostgreSQL.
+    pub database: Option<DatabaseAddress>,
 }
 
 /// Reads the settings from `environment`.
@@ -32,6 +35,7 @@ pub fn offline(environment: &std::sync::Arc<Environment>) -> Result<Offline, Con
         state_dir,
         encryption_key: environment.key(KEY),
         new_encryption_key: environment.key(NEW_KEY),
+        database: environment.database(DATABASE_URL),
         backups_kept: kept.unwrap_or(super::identity::BACKUPS_KEPT),
     })
 }
@@ -43,6 +47,18 @@ impl Offline {
         self.encryption_key.as_ref().ok_or_else(|| ConfigFault::variable(KEY, MESSAGE).into())
     }
 
+    /// Fails if the state is in a database of PostgreSQL: the command works on files.
+    pub fn expect_files(&self, instead: &str) -> Result<(), ConfigError> {
+        match &self.database {
+            None => Ok(()),
+            Some(address) => Err(ConfigFault::variable(
+                DATABASE_URL,
+                format!("names {address}, and this command is for a state in files: {instead}"),
+            )
+            .into()),
+        }
+    }
+
     /// Returns the key that replaces it.
     pub fn new_key(&self) -> Result<&Secret<[u8; 32]>, ConfigError> {
         const MESSAGE: &str = "is required: the next key; make one with `openssl rand -base64 32`";
@@ -52,4 +68,4 @@ impl Offline {
 
 const KEY: &str = "LLMGW_CREDENTIAL_ENCRYPTION_KEY";
 const NEW_KEY: &str = "LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY";
-const NAMES: [&str; 3] = [KEY, NEW_KEY, "LLMGW_BACKUP_KEEP"];
+const NAMES: [&str; 4] = [KEY, NEW_KEY, "LLMGW_BACKUP_KEEP", DATABASE_URL];

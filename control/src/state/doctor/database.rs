@@ -15,6 +15,7 @@ use crate::db::sqlite_state::open::{
 };
 use crate::db::sqlite_state::upgrade_snapshot::{self, ROLLING_BACK, SNAPSHOT};
 use crate::routing::config::secrets_file;
+use crate::state::StatePlace;
 use crate::state::checks::{verify_audit, verify_credentials};
 use crate::usage::journal::examine::examine as journal_content;
 
@@ -36,7 +37,7 @@ pub(super) fn examine(state: StateToExamine<'_>, archive: Option<&Path>, found: 
     examine_place(state, found);
     examine_clock(dir, found);
     if let Some(key) = encryption_key {
-        examine_contents(dir, key, found);
+        examine_contents(state.place(), key, found);
     }
 }
 
@@ -81,7 +82,7 @@ fn report_version(dir: &Path, version: i64, found: &mut Findings) {
 }
 
 /// Reports the error that a start would end with.
-fn report(dir: &Path, error: &OpenError, archive: Option<&Path>, found: &mut Findings) {
+pub(super) fn report(dir: &Path, error: &OpenError, archive: Option<&Path>, found: &mut Findings) {
     let restore = restore_command(dir, archive);
     let (subject, repair) = match error {
         OpenError::WrongKey { .. } => (Subject::Secrets, key_repair(dir)),
@@ -104,6 +105,8 @@ fn report(dir: &Path, error: &OpenError, archive: Option<&Path>, found: &mut Fin
                 format!("chown \"$(id -u)\" {file} && chmod u+rw {file}, as root; then run this again"),
             )
         }
+        OpenError::Database { remedy, .. } => (Subject::Database, (*remedy).to_owned()),
+        OpenError::TwoStates { .. } => (Subject::Database, "unset LLMGW_DATABASE_URL".to_owned()),
         OpenError::Locked { .. }
         | OpenError::Absent { .. }
         | OpenError::Older { .. }
@@ -165,8 +168,8 @@ fn examine_clock(dir: &Path, found: &mut Findings) {
 }
 
 /// Opens every secret, and verifies the audit. Both need the tables of the newest version.
-fn examine_contents(dir: &Path, key: &Secret<[u8; 32]>, found: &mut Findings) {
-    match verify_credentials(dir, key) {
+pub(super) fn examine_contents(place: StatePlace<'_>, key: &Secret<[u8; 32]>, found: &mut Findings) {
+    match verify_credentials(place, key) {
         Ok(survey) if survey.unopened_count == 0 => {
             found.good(Subject::Secrets, format!("all {} stored secrets open", survey.opened));
         }
@@ -181,7 +184,7 @@ fn examine_contents(dir: &Path, key: &Secret<[u8; 32]>, found: &mut Findings) {
         Err(OpenError::Older { .. }) => return,
         Err(error) => found.fault(Subject::Secrets, error.to_string(), "llmgw credentials verify"),
     }
-    match verify_audit(dir, key) {
+    match verify_audit(place, key) {
         Ok(Ok(holds)) => found.good(Subject::Audit, format!("intact: {} rows", holds.rows)),
         Ok(Err(broken)) => {
             let text = format!("the audit log was tampered with: {broken}");
@@ -189,7 +192,7 @@ fn examine_contents(dir: &Path, key: &Secret<[u8; 32]>, found: &mut Findings) {
         }
         Err(error) => found.fault(Subject::Audit, error.to_string(), "llmgw audit verify"),
     }
-    if dir.join(PLAIN_SECRETS).exists() {
+    if place.dir.join(PLAIN_SECRETS).exists() {
         let text = format!("{PLAIN_SECRETS} contains keys in plain text");
         found.warning(Subject::Secrets, text, "llmgw credentials import, while the gateway is stopped");
     }

@@ -8,6 +8,7 @@ mod backups;
 mod database;
 mod finding;
 mod folder;
+mod server;
 
 use std::path::Path;
 
@@ -16,6 +17,8 @@ use shared::secret::Secret;
 pub use finding::{Finding, Level, Subject, quoted, report_json, report_text, seconds_of};
 
 use self::finding::Findings;
+use super::StatePlace;
+use crate::db::engine::postgres::DatabaseAddress;
 use crate::db::sqlite_state::lock::{self, LockState};
 
 /// The state to examine.
@@ -27,6 +30,14 @@ pub struct StateToExamine<'a> {
     pub encryption_key: Option<&'a Secret<[u8; 32]>>,
     /// True if `LLMGW_USAGE_DB` is on.
     pub usage_db: bool,
+    /// `LLMGW_DATABASE_URL`, if the state is in a database of PostgreSQL.
+    pub database: Option<&'a DatabaseAddress>,
+}
+
+impl<'a> StateToExamine<'a> {
+    fn place(self) -> StatePlace<'a> {
+        StatePlace { dir: self.dir, database: self.database }
+    }
 }
 
 /// The result of [`examine_state`].
@@ -42,7 +53,16 @@ pub struct ExaminedState {
 pub fn examine_state(state: StateToExamine<'_>) -> ExaminedState {
     let mut found = Findings::default();
     let is_in_use = examine_lock(state.dir, &mut found);
-    if folder::examine(state.dir, is_in_use, &mut found) {
+    let has_folder = folder::examine(state.dir, is_in_use, &mut found);
+    if let Some(address) = state.database {
+        server::examine(state, address, &mut found);
+        if has_folder {
+            folder::examine_disk(state.dir, &mut found);
+            if !is_in_use {
+                database::examine_journal(state.dir, &mut found);
+            }
+        }
+    } else if has_folder {
         folder::examine_disk(state.dir, &mut found);
         let backups = backups::examine(state.dir, &mut found);
         database::examine(state, backups.newest.as_deref(), &mut found);

@@ -3,7 +3,6 @@
 //! listed there too.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use shared::secret::Secret;
@@ -15,8 +14,8 @@ use crate::db::engine::{Db, DbResult};
 use crate::db::error::OpenError;
 use crate::db::providers::{self, ProviderRow};
 use crate::db::quotas::Rules;
-use crate::db::sqlite_state::open::{DATABASE, open_to_read, sql_error};
 use crate::routing::config::DOTS;
+use crate::state::StatePlace;
 
 /// The objects of a database as a configuration.
 #[derive(Debug, Default)]
@@ -29,12 +28,12 @@ struct Export {
     omitted: Vec<String>,
 }
 
-/// Returns the configuration file for the state in `dir`. A gateway may run on it.
-pub fn export(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<String, ExportError> {
-    let (db, _) = open_to_read(dir, encryption_key).map_err(ExportError::Open)?;
+/// Returns the configuration file for a state. A gateway may run on it.
+pub fn export(place: StatePlace<'_>, encryption_key: &Secret<[u8; 32]>) -> Result<String, ExportError> {
+    let (db, _) = place.open_to_read(encryption_key).map_err(ExportError::Open)?;
     // A single transaction, so that all objects are of one moment.
     let read = db.read_transaction().and_then(|tx| Export::read(&tx));
-    read.map_err(|source| ExportError::Open(sql_error(&dir.join(DATABASE), source)))?.text()
+    read.map_err(|source| ExportError::Open(place.error(source)))?.text()
 }
 
 impl Export {

@@ -28,6 +28,7 @@ use super::recent::feed::RecentFeed;
 use super::request_index::RequestIndex;
 use super::table::{GroupSums, Stored, UsageTable};
 use crate::db::engine::{Db, DbError, DbErrorKind, DbResult};
+use crate::db::record_id::NodeId;
 use crate::db::usage_effects;
 use crate::routing::publish::TouchedAccess;
 
@@ -91,13 +92,12 @@ impl Meter {
     /// Creates a meter that stores the events of `inbox` in `db`.
     pub(crate) fn new(db: Db, inbox: Inbox, gauge: Arc<Gauge>, counters: Arc<Counters>) -> Self {
         Self {
-            db,
             inbox,
             gauge,
             usage: UsageTable::default(),
             index: RequestIndex::new(),
             charges: Charges::new(counters),
-            recent: Arc::default(),
+            recent: Arc::new(RecentFeed::of(NodeId::of(&db))),
             metrics: Arc::default(),
             answers: Arc::default(),
             follower: Follower::new(),
@@ -112,6 +112,7 @@ impl Meter {
             counted_at_ms: None,
             behind_since: None,
             trouble: None,
+            db,
         }
     }
 
@@ -206,7 +207,8 @@ impl Meter {
     /// Extends the index of request ids if enough new rows are stored. Takes some milliseconds.
     pub(crate) fn index_requests(&mut self) {
         if self.index.is_due() {
-            self.index.step(&mut self.db, self.usage.open_row());
+            let open = self.usage.open_row(NodeId::of(&self.db));
+            self.index.step(&mut self.db, open);
         }
     }
 

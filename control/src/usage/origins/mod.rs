@@ -22,7 +22,7 @@ use self::allowance::{Allowances, Permit};
 pub(crate) use self::table::{KEPT_DAYS, add, forget};
 use super::gauge::Gauge;
 use crate::db::engine::{Db, DbResult};
-use crate::db::sqlite_state::files::Files;
+use crate::db::storage::Storage;
 
 /// The thread before its start. Look-ups that are made already wait in its queue.
 #[derive(Debug)]
@@ -74,9 +74,9 @@ impl OriginQueue {
     }
 
     /// Starts the thread.
-    pub(crate) fn start(self, files: &Files, alarm: &Alarm) -> io::Result<OriginThread> {
+    pub(crate) fn start(self, storage: &Storage, alarm: &Alarm) -> io::Result<OriginThread> {
         let Self { port, orders, gauge } = self;
-        let db = files.reader().map_err(io::Error::other)?;
+        let db = storage.reader().map_err(io::Error::other)?;
         let thread = alarm.spawn("llmgw-origins", move || {
             OriginReader { db, gauge, is_failing: false }.serve(&orders);
             Ok(())

@@ -7,6 +7,7 @@ use shared::usage::{Details, StateHash, StoredState, UsageEvent, UsageLog as _};
 use tempfile::TempDir;
 
 use super::*;
+use crate::db::sqlite_state::files::Files;
 use crate::usage::tests::{Process, event};
 
 const DAY_MS: u64 = 86_400_000;
@@ -107,8 +108,8 @@ fn the_newest_origin_of_an_id_counts() {
 fn start(home: &TempDir, process: &Process) -> (Arc<dyn StateOrigins>, OriginThread) {
     let queue = OriginQueue::new(Arc::clone(process.journal.gauge()));
     let port = queue.port();
-    let files = Files { main: home.path().join("test.db"), usage: None };
-    (port, queue.start(&files, &Alarm::default()).unwrap())
+    let storage = Storage::from(Files { main: home.path().join("test.db"), usage: None });
+    (port, queue.start(&storage, &Alarm::default()).unwrap())
 }
 
 #[tokio::test]
@@ -156,8 +157,8 @@ async fn look_ups_beyond_the_queue_and_those_whose_callers_left_are_not_made() {
     let beyond = port.find(wanted("project:one more", 1, false));
     assert_eq!(beyond.await, Err(LookupRefusal::Busy));
     drop(waiting);
-    let files = Files { main: home.path().join("test.db"), usage: None };
-    let thread = queue.start(&files, &Alarm::default()).unwrap();
+    let storage = Storage::from(Files { main: home.path().join("test.db"), usage: None });
+    let thread = queue.start(&storage, &Alarm::default()).unwrap();
     let found = tokio::time::timeout(Duration::from_secs(10), async {
         loop {
             match port.find(wanted("project:one more", 1, false)).await {

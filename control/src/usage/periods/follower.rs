@@ -90,7 +90,8 @@ impl Follower {
             return;
         }
         *next = now + REPORT_EVERY;
-        let last: Option<RecordId> = db.row(LAST, [RecordId::end_of(NodeId::THIS)], |row| row.get("id")).ok();
+        let last: Option<RecordId> =
+            db.row(LAST, [RecordId::end_of(NodeId::of(db))], |row| row.get("id")).ok();
         let rows_to = |id: RecordId| id.distance_from(from.id).unwrap_or(0);
         let (done, all) = (rows_to(place.id), rows_to(last.unwrap_or(place.id)).max(1));
         tracing::info!(
@@ -103,10 +104,11 @@ impl Follower {
     /// Counts at most about [`STEP_EXCHANGES`] in one transaction. Returns the place that is reached, and true if it is the
     /// end.
     fn count(&mut self, db: &mut Db, now_ms: u64) -> DbResult<(RowPlace, bool)> {
-        let mut now = match followed_of(db, NodeId::THIS)? {
+        let node = NodeId::of(db);
+        let mut now = match followed_of(db, node)? {
             Some(followed) => followed,
             None => {
-                let place = RowPlace { id: RecordId::before(NodeId::THIS), taken: 0 };
+                let place = RowPlace { id: RecordId::before(node), taken: 0 };
                 Followed { place, from_ms: only_days_before(db)?.unwrap_or(0) }
             }
         };
@@ -127,8 +129,8 @@ impl Follower {
     /// Adds records behind `place`, and moves it. Returns true if there are no more.
     fn read(&mut self, db: &Db, place: &mut RowPlace, tally: &mut PeriodTally) -> DbResult<bool> {
         let mut statement = db.prepare(FROM)?;
-        let mut rows =
-            statement.query(named_params! {":id": place.id, ":end": RecordId::end_of(NodeId::THIS)})?;
+        let end = RecordId::end_of(NodeId::of(db));
+        let mut rows = statement.query(named_params! {":id": place.id, ":end": end})?;
         while let Some(row) = rows.next()? {
             let (id, exchanges): (RecordId, u32) = (row.get("id")?, row.get("exchanges")?);
             let known = if id == place.id { place.taken } else { 0 };

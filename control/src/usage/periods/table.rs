@@ -127,11 +127,12 @@ pub(super) fn names(db: &Db, section: Section, day: u64) -> DbResult<NameSet> {
 
 /// Adds sums to the rows.
 pub(super) fn add(tx: &Db, all: &BTreeMap<PeriodKey, PeriodSums>) -> DbResult<()> {
+    let node = NodeId::of(tx);
     for (key, sums) in all {
         let PeriodKey { grain, section, start, name, model } = key;
         let (grain, number) = (grain.minutes(), section.number());
         let place = named_params! {
-            ":grain": grain, ":section": number, ":start": start, ":node": NodeId::THIS, ":name": name,
+            ":grain": grain, ":section": number, ":start": start, ":node": node, ":name": name,
             ":model": model,
         };
         let mut sum = tx.optional_row(ROW, place, |row| Ok(read(row)?.sums()))?.flatten().unwrap_or_default();
@@ -142,7 +143,7 @@ pub(super) fn add(tx: &Db, all: &BTreeMap<PeriodKey, PeriodSums>) -> DbResult<()
                 ":grain": grain,
                 ":section": number,
                 ":start": start,
-                ":node": NodeId::THIS,
+                ":node": node,
                 ":name": name,
                 ":model": model,
                 ":cost": sum.figures.cost_nano_usd,
@@ -200,7 +201,7 @@ pub(super) fn set_followed(tx: &Db, followed: &Followed) -> DbResult<()> {
     tx.execute(
         FOLLOW,
         named_params! {
-            ":node": NodeId::THIS, ":place": place.id, ":exchanges": place.taken, ":from_ms": from_ms,
+            ":node": NodeId::of(tx), ":place": place.id, ":exchanges": place.taken, ":from_ms": from_ms,
         },
     )?;
     Ok(())

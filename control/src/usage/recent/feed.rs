@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ended::EndedExchanges;
-use crate::db::record_id::RecordId;
+use crate::db::record_id::{NodeId, RecordId};
 
 /// A place among the rows of a node: all exchanges of its earlier rows, and the first ones of this row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,8 +25,10 @@ pub(super) struct StoredBatch {
 }
 
 /// The batches between the writer thread and the recent usage.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RecentFeed {
+    /// The node whose writer it is.
+    pub(super) node: NodeId,
     followers: AtomicUsize,
     stored: Mutex<StoredBatches>,
 }
@@ -44,6 +46,11 @@ pub(super) struct StoredBatches {
 pub(crate) struct Following(Arc<RecentFeed>);
 
 impl RecentFeed {
+    /// A feed of the writer of this node.
+    pub(crate) fn of(node: NodeId) -> Self {
+        Self { node, followers: AtomicUsize::default(), stored: Mutex::default() }
+    }
+
     /// Makes the writer thread sum what it stores until the returned value is dropped.
     pub(crate) fn follow(self: &Arc<Self>) -> Following {
         self.followers.fetch_add(1, Ordering::Relaxed);

@@ -94,7 +94,7 @@ impl RecentUsage {
         let stored = feed.take();
         self.forget(now_ms);
         let Some(read) = &mut self.read else { return false };
-        let mut reached = read.get(&NodeId::THIS).copied().unwrap_or_default();
+        let mut reached = read.get(&feed.node).copied().unwrap_or_default();
         let mut taken = Vec::new();
         for StoredBatch { from, to, ended } in stored.batches {
             // Batches up to this place were read from the table.
@@ -103,9 +103,9 @@ impl RecentUsage {
                 taken.push(ended);
             }
         }
-        read.insert(NodeId::THIS, reached);
+        read.insert(feed.node, reached);
         // What other nodes store is in the table only.
-        let is_alone = read.keys().all(|node| *node == NodeId::THIS);
+        let is_alone = feed.node == NodeId::FIRST && read.keys().all(|node| *node == NodeId::FIRST);
         taken.into_iter().for_each(|ended| self.take(ended, now_ms));
         is_alone && stored.end.is_none_or(|end| end <= reached)
     }

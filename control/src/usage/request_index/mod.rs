@@ -111,7 +111,7 @@ impl RunDraft {
         let pause = self.exchanges.saturating_add(READ_AT_ONCE);
         let after = match self.rows {
             Some((_, last)) => last,
-            None => covered(db, NodeId::THIS)?,
+            None => covered(db, NodeId::of(db))?,
         };
         let mut statement = db.prepare(UNCOVERED)?;
         let mut rows = statement.query([after, end])?;

@@ -56,7 +56,7 @@ fn make_run(db: &mut Db, end: RecordId, exchanges_min: u64) -> DbResult<RunStep>
 
 /// No entries: a row that would have to be read is not found.
 const NONE: &[u8] = &[];
-const END: RecordId = RecordId::end_of(NodeId::THIS);
+const END: RecordId = RecordId::end_of(NodeId::FIRST);
 
 fn runs(db: &Db) -> i64 {
     db.row("SELECT count(*) FROM usage_requests WHERE bucket = 7", (), |row| row.get(0)).unwrap()
@@ -89,7 +89,7 @@ fn rows_covered_by_a_run_are_found_without_scanning() {
         assert_eq!(make_run(&mut db, END, 300).unwrap(), RunStep::Complete);
     }
     assert_eq!(make_run(&mut db, END, 300).unwrap(), RunStep::TooFew { waiting: 100 });
-    assert_eq!((covered(&db, NodeId::THIS).unwrap(), runs(&db)), (RecordId::here(18), 3));
+    assert_eq!((covered(&db, NodeId::FIRST).unwrap(), runs(&db)), (RecordId::here(18), 3));
     // Repricing rewrites rows.
     fill(&db, 5..=7);
     db.execute("UPDATE usage SET requests = :none, digest = NULL WHERE id <= 18", [NONE]).unwrap();
@@ -116,7 +116,7 @@ fn rows_of_other_nodes_are_found_and_are_in_no_run_of_this_one() {
     db.execute(runs, named_params! {":of": of_node_1, ":none": NONE}).unwrap();
     db.execute("INSERT INTO usage_indexed (node, last) SELECT 1, last + :of FROM usage_indexed", [of_node_1])
         .unwrap();
-    assert_eq!(covered(&db, NodeId::THIS).unwrap(), RecordId::here(8));
+    assert_eq!(covered(&db, NodeId::FIRST).unwrap(), RecordId::here(8));
     assert_eq!(covered(&db, NodeId::new(1)).unwrap(), other(8));
     let found = |request_id: &str| rows_with(&db, request_id).unwrap();
     assert_eq!(found("other-9-7"), [other(9)], "in no run");
@@ -159,7 +159,7 @@ fn a_row_that_may_still_change_is_not_covered_by_a_run() {
     fill(&db, 1..=10);
     assert_eq!(make_run(&mut db, RecordId::here(10), 450).unwrap(), RunStep::Complete);
     put(&db, RecordId::here(10), &row((0..60).map(|place| name(10, place)))).unwrap();
-    assert_eq!(covered(&db, NodeId::THIS).unwrap(), RecordId::here(9));
+    assert_eq!(covered(&db, NodeId::FIRST).unwrap(), RecordId::here(9));
     assert_eq!(rows_with(&db, &name(10, 59)).unwrap(), [RecordId::here(10)]);
 }
 
@@ -184,7 +184,7 @@ fn rows_with_distant_ids_are_in_different_runs() {
     fill(&db, 1..=3);
     fill(&db, far..=far + 4);
     while make_run(&mut db, END, 250).unwrap() == RunStep::Complete {}
-    assert_eq!((runs(&db), covered(&db, NodeId::THIS).unwrap()), (2, RecordId::here(far + 4)));
+    assert_eq!((runs(&db), covered(&db, NodeId::FIRST).unwrap()), (2, RecordId::here(far + 4)));
     db.execute("UPDATE usage SET requests = :none, digest = NULL", [NONE]).unwrap();
     assert_found(&db, 1..=3);
     assert_found(&db, far..=far + 4);
@@ -204,7 +204,7 @@ fn runs_are_deleted_with_their_rows_and_row_ids_are_never_reused() {
     let mut db = store(0..500);
     while make_run(&mut db, END, 100).unwrap() == RunStep::Complete {}
     assert!(runs(&db) > 0);
-    let last = covered(&db, NodeId::THIS).unwrap();
+    let last = covered(&db, NodeId::FIRST).unwrap();
     drop(store(500..600));
     let long = Instant::now() + Duration::from_secs(60);
     tables::usage(&db, event(499).started_at_ms + 1, long).unwrap();
@@ -212,7 +212,7 @@ fn runs_are_deleted_with_their_rows_and_row_ids_are_never_reused() {
     assert!(requests::row(&db, &NamedRequest::newest("req-3")).unwrap().is_none());
     assert!(requests::row(&db, &NamedRequest::newest("req-550")).unwrap().is_some());
     while make_run(&mut db, END, 10).unwrap() == RunStep::Complete {}
-    let covered_now = covered(&db, NodeId::THIS).unwrap();
+    let covered_now = covered(&db, NodeId::FIRST).unwrap();
     assert!(covered_now > last);
     // The state after a kill between the two deletions.
     db.execute("DELETE FROM usage", ()).unwrap();
@@ -297,7 +297,7 @@ fn runs_without_a_day_are_taken_over_as_they_are() {
     old.execute(insert, (7, 20, 19, b"entries".as_slice())).unwrap();
     migrate(&mut old).unwrap();
     assert_eq!((want.len(), runs_of(&old) == want), (3 * BUCKETS, true));
-    assert_eq!(covered(&old, NodeId::THIS).unwrap(), RecordId::here(18));
+    assert_eq!(covered(&old, NodeId::FIRST).unwrap(), RecordId::here(18));
     assert_found(&old, 1..=20);
     assert_eq!(make_run(&mut old, END, 50).unwrap(), RunStep::Complete);
     assert_found(&old, 1..=20);
@@ -319,7 +319,7 @@ fn the_request_index_moves_with_the_usage_tables() {
     for apart in [true, false, true] {
         moved(apart, &|db, dir| {
             assert_eq!(
-                (runs(db), covered(db, NodeId::THIS).unwrap()),
+                (runs(db), covered(db, NodeId::FIRST).unwrap()),
                 (3, RecordId::here(18)),
                 "apart: {apart}"
             );
@@ -346,12 +346,12 @@ fn an_interrupted_run_is_rebuilt_without_leftovers() {
             assert_eq!(draft.step(&mut db, END).unwrap(), RunStep::More);
         }
         assert_eq!(
-            (entries(&db), covered(&db, NodeId::THIS).unwrap()),
+            (entries(&db), covered(&db, NodeId::FIRST).unwrap()),
             (writes * WRITTEN_AT_ONCE, RecordId::default())
         );
         assert_found(&db, 1..=10);
         assert_eq!(make_run(&mut db, END, 300).unwrap(), RunStep::Complete);
-        assert_eq!((entries(&db), covered(&db, NodeId::THIS).unwrap()), (BUCKETS, RecordId::here(6)));
+        assert_eq!((entries(&db), covered(&db, NodeId::FIRST).unwrap()), (BUCKETS, RecordId::here(6)));
         assert_found(&db, 1..=10);
     }
 }
@@ -364,5 +364,5 @@ fn a_run_whose_rows_were_deleted_covers_no_rows() {
     assert_eq!(draft.step(&mut db, END).unwrap(), RunStep::More);
     db.execute("DELETE FROM usage", ()).unwrap();
     assert_eq!(draft.step(&mut db, END).unwrap(), RunStep::Complete);
-    assert_eq!(covered(&db, NodeId::THIS).unwrap(), RecordId::default());
+    assert_eq!(covered(&db, NodeId::FIRST).unwrap(), RecordId::default());
 }

@@ -29,7 +29,7 @@ pub(crate) fn in_one_row(db: &mut Db) {
 pub(crate) fn copy_last_row(db: &Db, id: RecordId) {
     let sql = "SELECT names, rows FROM usage WHERE id < :end ORDER BY id DESC LIMIT 1";
     let (names, packed): (Vec<u8>, Vec<u8>) = db
-        .row(sql, [RecordId::end_of(NodeId::THIS)], |row| Ok((row.get("names")?, row.get("rows")?)))
+        .row(sql, [RecordId::end_of(NodeId::FIRST)], |row| Ok((row.get("names")?, row.get("rows")?)))
         .unwrap();
     let (mut copy, names) = (Block::default(), block::names(&names));
     for (record, trace) in block::rows(&packed, &names).flatten() {

@@ -1,17 +1,12 @@
 //! PostgreSQL. Only this folder names the crate `pg`.
-#![cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "no setting names a PostgreSQL yet; the tests hold that the state's SQL runs on one"
-    )
-)]
 
+mod address;
 pub(crate) mod schema;
 mod session;
 #[cfg(test)]
 mod tests;
 mod text;
 
+pub use address::DatabaseAddress;
 pub(crate) use session::PostgresSession;
 pub(super) use session::{PostgresRows, PostgresStatement};

@@ -1,4 +1,5 @@
-//! The schema of the state for PostgreSQL, from the text of SQLite's: the same tables with other names of types.
+//! The schema of the state for PostgreSQL, from the text of SQLite's: the same tables with other names of types. The table
+//! `schema_version` has the number of the last migration.
 
 use crate::db::engine::{Db, DbResult, Value};
 
@@ -12,20 +13,73 @@ CREATE FUNCTION json_each(list TEXT) RETURNS TABLE (value TEXT) LANGUAGE sql IMM
     AS 'SELECT json_array_elements_text(list::json)';
 ";
 
-/// Creates the tables, indexes and functions in an empty database, as those of `model`, an SQLite database of the newest
-/// version, with the rows that a new state has. The statements are one transaction.
-pub(crate) fn create(model: &Db, db: &mut Db) -> DbResult<()> {
+/// Creates the tables, indexes and functions in an empty database, as those of `model`, an SQLite database, with the rows
+/// that it has: those of a new state.
+pub(crate) fn create(model: &Db, tx: &Db) -> DbResult<()> {
     let sql = "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid";
     let objects: Vec<(String, String)> = model.rows(sql, (), |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let tx = db.transaction()?;
     tx.batch(FUNCTIONS)?;
     for (name, sql) in objects.iter().filter(|(name, _)| !ONLY_SQLITE.contains(&name.as_str())) {
         tx.batch(&translated(sql))?;
         if sql.starts_with("CREATE TABLE") {
-            copy_rows(model, &tx, name)?;
+            copy_rows(model, tx, name)?;
         }
     }
-    tx.commit()
+    let version: i64 = model.pragma(None, "user_version")?;
+    tx.execute("INSERT INTO schema_version (id, version) VALUES (1, :version)", [version])?;
+    Ok(())
+}
+
+/// Creates the table of the version. Of several processes that call this at the same time for an empty database, all but one
+/// wait until that one has committed, and then fail.
+pub(crate) fn claim(tx: &Db) -> DbResult<()> {
+    tx.batch("CREATE TABLE schema_version (id BIGINT PRIMARY KEY CHECK (id = 1), version BIGINT NOT NULL)")
+}
+
+/// Returns the number of the last migration; `None` for a database without the tables of the state.
+pub(crate) fn version(db: &Db) -> DbResult<Option<i64>> {
+    if !db.has_table("schema_version")? {
+        return Ok(None);
+    }
+    db.optional_row("SELECT version FROM schema_version", (), |row| row.get("version"))
+}
+
+/// Returns the number of the last migration, and lets no other transaction change it until this one ends.
+pub(crate) fn lock_version(tx: &Db) -> DbResult<i64> {
+    tx.row("SELECT version FROM schema_version FOR UPDATE", (), |row| row.get("version"))
+}
+
+/// Runs one migration, which is the text for SQLite.
+pub(crate) fn migrate(tx: &Db, number: i64, sql: &str) -> DbResult<()> {
+    for statement in statements(sql) {
+        tx.batch(&translated(&statement))?;
+    }
+    tx.execute("UPDATE schema_version SET version = :version", [number])?;
+    Ok(())
+}
+
+/// Splits the text of a migration into its statements, without comments.
+fn statements(sql: &str) -> Vec<String> {
+    let text = without_comments(sql);
+    let mut found = vec![String::new()];
+    let mut is_quoted = false;
+    for letter in text.chars() {
+        is_quoted ^= letter == '\'';
+        match found.last_mut() {
+            Some(_) if letter == ';' && !is_quoted => found.push(String::new()),
+            Some(last) => last.push(letter),
+            None => {}
+        }
+    }
+    found.retain(|statement| !statement.trim().is_empty());
+    found.iter_mut().for_each(|statement| *statement = statement.trim().to_owned());
+    found
+}
+
+fn without_comments(sql: &str) -> String {
+    let lines: Vec<&str> =
+        sql.lines().map(|line| line.split_once("--").map_or(line, |(before, _)| before)).collect();
+    lines.join("\n")
 }
 
 /// Copies all rows of a table, which has the same columns in both databases.
@@ -45,12 +99,10 @@ fn copy_rows(from: &Db, to: &Db, table: &str) -> DbResult<()> {
     Ok(())
 }
 
-/// Returns a statement that defines a table or an index as PostgreSQL takes it. Texts are compared by their bytes, as SQLite
+/// Returns a statement of a migration as PostgreSQL takes it. Texts are compared by their bytes, as SQLite
 /// does; a number that SQLite gives to a new row is an identity.
 fn translated(sql: &str) -> String {
-    let without_comments: Vec<&str> =
-        sql.lines().map(|line| line.split_once("--").map_or(line, |(before, _)| before)).collect();
-    let body = without_comments.join("\n");
+    let body = without_comments(sql);
     let body = body.trim_end();
     let body =
         ["WITHOUT ROWID", ",", "STRICT"].iter().fold(body, |rest, end| rest.trim_end_matches(end).trim_end());
@@ -88,6 +140,13 @@ const REPLACEMENTS: &[(&str, &str)] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_migration_is_split_at_the_ends_of_its_statements() {
+        let sql =
+            "-- A comment; with a semicolon.\nCREATE TABLE t (a TEXT); -- behind it\nUPDATE t SET a = ';';\n";
+        assert_eq!(statements(sql), ["CREATE TABLE t (a TEXT)", "UPDATE t SET a = ';'"]);
+    }
 
     #[test]
     fn types_and_options_of_a_table_are_translated() {

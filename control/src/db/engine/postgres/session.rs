@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pg::{ErrorKind, Field, Session, Settings};
+use pg::{ErrorKind, Field, Session};
 
+use super::address::DatabaseAddress;
 use super::text::Text;
 use crate::db::engine::{DbError, DbErrorKind, DbResult, Value, Values};
 
@@ -15,6 +16,7 @@ use crate::db::engine::{DbError, DbErrorKind, DbResult, Value, Values};
 pub(crate) struct PostgresSession {
     session: Session,
     texts: RefCell<HashMap<Box<str>, Arc<Text>>>,
+    node: u32,
 }
 
 /// A statement, which the server prepares when it is given values: their types are those of the parameters.
@@ -30,10 +32,14 @@ pub(crate) struct PostgresRows {
 }
 
 impl PostgresSession {
-    /// Makes a session with the database at this URL, which connects at its first statement.
-    pub(crate) fn at(url: &str) -> DbResult<Self> {
-        let settings = Settings::parse(url).map_err(DbError::bad_value)?;
-        Ok(Self { session: Session::new(settings)?, texts: RefCell::default() })
+    /// Makes a session of the node with this number, which connects at its first statement.
+    pub(crate) fn new(address: &DatabaseAddress, node: u32) -> DbResult<Self> {
+        let session = Session::new(address.settings().clone())?;
+        Ok(Self { session, texts: RefCell::default(), node })
+    }
+
+    pub(crate) fn node(&self) -> u32 {
+        self.node
     }
 
     pub(crate) fn prepare(&self, sql: &str) -> PostgresStatement<'_> {
@@ -179,7 +185,8 @@ impl From<pg::Error> for DbError {
             ErrorKind::TooSlow => DbErrorKind::TooSlow,
             ErrorKind::Conflict => DbErrorKind::Busy,
             ErrorKind::DiskFull => DbErrorKind::DiskFull,
-            ErrorKind::Unreachable | ErrorKind::Refused | ErrorKind::ReadOnly => DbErrorKind::Unreachable,
+            ErrorKind::Refused => DbErrorKind::Refused,
+            ErrorKind::Unreachable | ErrorKind::ReadOnly => DbErrorKind::Unreachable,
             ErrorKind::Other => DbErrorKind::Other,
         };
         Self::new(kind, error.to_string())

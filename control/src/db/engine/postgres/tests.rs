@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use postgres_server::{PostgresServer, ServerOptions, installed, shared};
 
-use super::{PostgresSession, schema};
+use super::{DatabaseAddress, schema};
 use crate::common::bounds::tests::sources;
 use crate::db::engine::{Db, DbErrorKind, named_params};
 use crate::db::testing::{connect, in_memory};
@@ -160,8 +160,8 @@ fn a_connection_is_encrypted_and_its_certificate_verified_as_the_url_asks() {
     let unknown = connect(&format!("{base}?sslmode=verify-full"));
     let error = unknown.batch("SELECT 1").unwrap_err();
     assert_eq!(error.kind(), DbErrorKind::Unreachable, "{error}");
-    let missing = PostgresSession::at(&format!("{base}?sslmode=verify-full&sslrootcert=/none.pem"));
-    let error = missing.unwrap_err().to_string();
+    let missing = DatabaseAddress::parse(&format!("{base}?sslmode=verify-full&sslrootcert=/none.pem"));
+    let error = missing.unwrap().connect(0).unwrap_err().to_string();
     assert!(error.contains("/none.pem"), "{error}");
 }
 
@@ -173,7 +173,7 @@ fn a_server_that_is_absent_or_refuses_is_named_and_the_password_is_not() {
     let database = shared().create_database();
     let wrong = database.url().replace("llmgw:llmgw@", "llmgw:secret-word@");
     let error = connect(&wrong).batch("SELECT 1").unwrap_err();
-    assert_eq!(error.kind(), DbErrorKind::Unreachable);
+    assert_eq!(error.kind(), DbErrorKind::Refused);
     assert!(error.to_string().contains("password authentication failed"), "{error}");
     let absent = connect("postgres://u:secret-word@127.0.0.1:1/x").batch("SELECT 1").unwrap_err();
     assert_eq!(absent.kind(), DbErrorKind::Unreachable);
@@ -190,7 +190,10 @@ fn postgresql_understands_every_statement_of_the_product() {
     }
     let database = shared().create_database();
     let mut db = connect(&database.url());
-    schema::create(&in_memory(), &mut db).unwrap();
+    let tx = db.transaction().unwrap();
+    schema::claim(&tx).unwrap();
+    schema::create(&in_memory(), &tx).unwrap();
+    tx.commit().unwrap();
     let statements = statements();
     assert!(statements.len() > 150, "only {} statements were found", statements.len());
     let refused: Vec<String> = statements

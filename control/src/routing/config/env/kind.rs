@@ -25,11 +25,13 @@ pub(super) enum VariableKind {
     Header,
     /// A cron expression.
     Schedule,
+    /// The URL of a database of PostgreSQL, with its password.
+    Database,
 }
 
 impl VariableKind {
     pub(super) fn is_secret(self) -> bool {
-        matches!(self, Self::Secret | Self::Secrets | Self::Key | Self::SecretHeaders)
+        matches!(self, Self::Secret | Self::Secrets | Self::Key | Self::SecretHeaders | Self::Database)
     }
 
     /// Describes the accepted values.
@@ -51,6 +53,7 @@ impl VariableKind {
             Self::SecretHeaders => "headers such as api-key=VALUE,tenant=VALUE".to_owned(),
             Self::Blocks => "addresses or CIDR blocks separated by commas".to_owned(),
             Self::Header => "a header name".to_owned(),
+            Self::Database => "a URL such as postgres://user:password@host:5432/database".to_owned(),
             Self::Schedule => "a schedule in cron syntax such as 30 3 * * *".to_owned(),
         }
     }

@@ -17,6 +17,7 @@ use shared::secret::Secret;
 
 use super::fault::ConfigFault;
 use super::schema::did_you_mean;
+use crate::db::engine::postgres::DatabaseAddress;
 pub(super) use parse::{VariableValue, address, origin};
 pub use schedule::Schedule;
 pub use table::{VARIABLES, Variable};
@@ -140,6 +141,13 @@ impl Environment {
 
     pub(super) fn path(&self, name: &str) -> Option<PathBuf> {
         self.text(name).map(PathBuf::from)
+    }
+
+    pub(super) fn database(&self, name: &str) -> Option<DatabaseAddress> {
+        match self.value(name)? {
+            VariableValue::Database(address) => Some(DatabaseAddress::clone(address)),
+            _ => None,
+        }
     }
 
     pub(super) fn secret(&self, name: &str) -> Option<Secret<String>> {

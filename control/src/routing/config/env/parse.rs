@@ -9,6 +9,7 @@ use shared::secret::Secret;
 
 use super::kind::VariableKind;
 use super::schedule::Schedule;
+use crate::db::engine::postgres::DatabaseAddress;
 
 /// A parsed value.
 #[derive(Debug)]
@@ -23,6 +24,7 @@ pub(in crate::routing::config) enum VariableValue {
     Blocks(Vec<(IpAddr, u8)>),
     Header(HeaderName),
     Schedule(Schedule),
+    Database(Box<DatabaseAddress>),
 }
 
 /// Parses `text` as a value of `kind`.
@@ -56,6 +58,11 @@ pub(super) fn value(kind: VariableKind, text: &str) -> Result<VariableValue, Str
             .map(block)
             .collect::<Result<_, _>>()
             .map(VariableValue::Blocks),
+        VariableKind::Database => {
+            DatabaseAddress::parse(text).map(Box::new).map(VariableValue::Database).map_err(|error| {
+                format!("must be a URL such as postgres://user:password@host:5432/database: {error}")
+            })
+        }
         VariableKind::Schedule => Schedule::parse(text).map(VariableValue::Schedule),
         VariableKind::Header => HeaderName::from_bytes(text.as_bytes())
             .map(VariableValue::Header)

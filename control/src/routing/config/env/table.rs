@@ -2,8 +2,8 @@
 //! this table.
 
 use super::kind::VariableKind::{
-    self, Address, Blocks, Choice, Count, Flag, Header, HttpUrl, Key, Origin, Path, Schedule, Secret,
-    SecretHeaders, Secrets, Text, Url,
+    self, Address, Blocks, Choice, Count, Database, Flag, Header, HttpUrl, Key, Origin, Path, Schedule,
+    Secret, SecretHeaders, Secrets, Text, Url,
 };
 use crate::routing::config::sso::PRESET_NAMES;
 
@@ -117,6 +117,8 @@ pub static VARIABLES: &[Variable] = &[
          not wait"),
     row("LLMGW_USAGE_DB", Flag, "false", "Keep usage in a separate database, usage.db; a start moves it \
          there, or back"),
+    row("LLMGW_DATABASE_URL", Database, "none", "Preview: keep the state in this database of PostgreSQL instead of files in \
+         the state directory"),
     row("LLMGW_CORE_DUMPS", Flag, "false", "Allow core dumps and debuggers; memory contains keys and \
          prompts"),
     row("LLMGW_BACKUP_SCHEDULE", Schedule, "none", "Times of automatic backups in cron syntax, e.g. 30 3 * * *; \

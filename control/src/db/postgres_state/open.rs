@@ -1,0 +1,221 @@
+//! Opens the state in a database of PostgreSQL, and creates its tables in an empty one.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use shared::clock::unix_ms;
+use shared::secret::Secret;
+
+use super::checks;
+use crate::common::vault::VaultKeys;
+use crate::db::chain;
+use crate::db::engine::postgres::{DatabaseAddress, schema};
+use crate::db::engine::{Db, DbError, DbErrorKind};
+use crate::db::error::OpenError;
+use crate::db::key_check::{KeysError, make_keys, open_keys};
+use crate::db::sqlite_state::migrate::{self, MIGRATIONS, newest};
+
+/// Opens the state at `address`. Creates its tables if there are none, and waits for a server that cannot be reached. The
+/// session writes rows of no node.
+pub(crate) fn open(
+    address: &DatabaseAddress,
+    encryption_key: &Secret<[u8; 32]>,
+) -> Result<(Db, VaultKeys), OpenError> {
+    let failed = |source| database_error(address, &source);
+    let mut db = address.connect(0).map_err(failed)?;
+    wait_for(&db, address)?;
+    expect_fit(&db, address)?;
+    if schema::version(&db).map_err(failed)?.is_none() {
+        make(&mut db, address, encryption_key)?;
+    }
+    let keys = check(&db, address, encryption_key)?;
+    upgrade(&mut db).map_err(failed)?;
+    Ok((db, keys))
+}
+
+/// Opens the state at `address` for reading. Changes nothing.
+pub(crate) fn open_to_read(
+    address: &DatabaseAddress,
+    encryption_key: &Secret<[u8; 32]>,
+) -> Result<(Db, VaultKeys), OpenError> {
+    let failed = |source| database_error(address, &source);
+    let db = address.connect(0).map_err(failed)?;
+    let Some(found) = schema::version(&db).map_err(failed)? else {
+        return Err(OpenError::Absent { path: address.to_string().into() });
+    };
+    let keys = check(&db, address, encryption_key)?;
+    if found < newest() {
+        return Err(OpenError::Older { path: address.to_string().into(), found, known: newest() });
+    }
+    Ok((db, keys))
+}
+
+/// Waits until the server answers. A node that starts while it is away serves as soon as it is back.
+fn wait_for(db: &Db, address: &DatabaseAddress) -> Result<(), OpenError> {
+    let mut told: Option<Instant> = None;
+    loop {
+        match db.batch("SELECT 1") {
+            Err(error) if error.kind() == DbErrorKind::Unreachable => {
+                if told.is_none_or(|at| at.elapsed() >= TOLD_EVERY) {
+                    told = Some(Instant::now());
+                    tracing::warn!("waiting for the database {address}: {error}");
+                }
+                thread::park_timeout(RETRY);
+            }
+            answer => return answer.map_err(|source| database_error(address, &source)),
+        }
+    }
+}
+
+fn expect_fit(db: &Db, address: &DatabaseAddress) -> Result<(), OpenError> {
+    let fitness = checks::examine(db).map_err(|source| database_error(address, &source))?;
+    for (text, remedy) in fitness.warnings() {
+        tracing::warn!("{text}; {remedy}");
+    }
+    match fitness.fault() {
+        Some((detail, remedy)) => Err(OpenError::Database { place: address.to_string(), detail, remedy }),
+        None => Ok(()),
+    }
+}
+
+/// Creates the tables and the keys in one transaction, unless another node does so at the same time.
+fn make(db: &mut Db, address: &DatabaseAddress, encryption_key: &Secret<[u8; 32]>) -> Result<(), OpenError> {
+    let failed = |source| database_error(address, &source);
+    let model = model().map_err(failed)?;
+    let tx = db.transaction().map_err(failed)?;
+    if let Err(error) = schema::claim(&tx) {
+        tx.rollback().map_err(failed)?;
+        return match schema::version(db) {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) | Err(_) => Err(failed(error)),
+        };
+    }
+    schema::create(&model, &tx).map_err(failed)?;
+    make_keys(&tx, encryption_key).map_err(|error| keys_error(address, error))?;
+    let keys = open_keys(&tx, encryption_key).map_err(|error| keys_error(address, error))?;
+    chain::begin(&tx, &keys, unix_ms()).map_err(failed)?;
+    tx.commit().map_err(failed)?;
+    tracing::info!("the tables of the state were created in the database {address}");
+    Ok(())
+}
+
+/// Returns a database with the tables of this release.
+fn model() -> Result<Db, DbError> {
+    let mut model = Db::in_memory()?;
+    migrate::migrate(&mut model)?;
+    Ok(model)
+}
+
+/// Checks the version and the key.
+fn check(
+    db: &Db,
+    address: &DatabaseAddress,
+    encryption_key: &Secret<[u8; 32]>,
+) -> Result<VaultKeys, OpenError> {
+    let found = schema::version(db).map_err(|source| database_error(address, &source))?.unwrap_or(0);
+    if found > newest() {
+        let detail =
+            format!("its tables have version {found}, and this release knows versions up to {}", newest());
+        let remedy = "start the newer release that it belongs to";
+        return Err(OpenError::Database { place: address.to_string(), detail, remedy });
+    }
+    open_keys(db, encryption_key).map_err(|error| keys_error(address, error))
+}
+
+/// Migrates the tables to this release. Of several nodes that start at the same time, one does it.
+fn upgrade(db: &mut Db) -> Result<(), DbError> {
+    if schema::version(db)? == Some(newest()) {
+        return Ok(());
+    }
+    let tx = db.transaction()?;
+    let done = usize::try_from(schema::lock_version(&tx)?).unwrap_or(usize::MAX);
+    for (number, (name, sql)) in (1_i64..).zip(MIGRATIONS).skip(done) {
+        schema::migrate(&tx, number, sql)?;
+        tracing::info!(migration = name, "database migrated");
+    }
+    tx.commit()
+}
+
+/// Returns the error of opening the database at `address`.
+pub(crate) fn database_error(address: &DatabaseAddress, source: &DbError) -> OpenError {
+    let remedy = match source.kind() {
+        DbErrorKind::Unreachable => "check LLMGW_DATABASE_URL, the server and the way to it",
+        DbErrorKind::Refused => {
+            "check the user, the password, the database and the parameters of encryption in LLMGW_DATABASE_URL, and \
+             what the user may do"
+        }
+        DbErrorKind::DiskFull => "free space on the server's disk",
+        _ => "see the log of the server; nothing was changed",
+    };
+    OpenError::Database { place: address.to_string(), detail: source.to_string(), remedy }
+}
+
+fn keys_error(address: &DatabaseAddress, error: KeysError) -> OpenError {
+    match error {
+        KeysError::WrongKey => OpenError::WrongKey { path: address.to_string().into() },
+        KeysError::NoRandom => OpenError::NoRandom,
+        KeysError::Sql(source) => database_error(address, &source),
+        KeysError::Unreadable(_) | KeysError::Seal(_) => OpenError::Database {
+            place: address.to_string(),
+            detail: error.to_string(),
+            remedy: "restore it from a backup of the server, or name an empty database",
+        },
+    }
+}
+
+/// The pause between two attempts to reach the server.
+const RETRY: Duration = Duration::from_secs(1);
+/// The pause between two lines of the log that say so.
+const TOLD_EVERY: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use postgres_server::{installed, shared};
+
+    use super::*;
+    use crate::db::testing::connect;
+
+    fn key() -> Secret<[u8; 32]> {
+        Secret::new([1; 32])
+    }
+
+    #[test]
+    fn nodes_that_start_at_once_on_an_empty_database_create_one_state() {
+        if !installed() {
+            return;
+        }
+        let database = shared().create_database();
+        let address = DatabaseAddress::parse(&database.url()).unwrap();
+        let hashes: Vec<Vec<u8>> = thread::scope(|scope| {
+            let open =
+                || open(&address, &key()).map(|(_, keys)| keys.derived_bytes("test").expose().to_vec());
+            let nodes = [(); 4].map(|()| scope.spawn(open));
+            nodes.into_iter().map(|node| node.join().unwrap().unwrap()).collect()
+        });
+        assert!(hashes.iter().all(|hash| *hash == hashes[0]), "each node has opened the same keys");
+    }
+
+    #[test]
+    fn another_key_an_older_and_a_newer_schema_are_told_apart() {
+        if !installed() {
+            return;
+        }
+        let database = shared().create_database();
+        let address = DatabaseAddress::parse(&database.url()).unwrap();
+        assert!(matches!(open_to_read(&address, &key()), Err(OpenError::Absent { .. })));
+        open(&address, &key()).unwrap();
+        open_to_read(&address, &key()).unwrap();
+        let wrong = open(&address, &Secret::new([2; 32]));
+        assert!(matches!(wrong, Err(OpenError::WrongKey { .. })), "{wrong:?}");
+        let db = connect(&database.url());
+        db.execute("UPDATE schema_version SET version = :version", [newest() - 1]).unwrap();
+        assert!(matches!(open_to_read(&address, &key()), Err(OpenError::Older { .. })));
+        db.execute("UPDATE schema_version SET version = :version", [newest() + 1]).unwrap();
+        let newer = open(&address, &key()).unwrap_err().to_string();
+        assert!(newer.contains("start the newer release"), "{newer}");
+        db.batch("DROP TABLE vault").unwrap();
+        db.execute("UPDATE schema_version SET version = :version", [newest()]).unwrap();
+        let broken = open(&address, &key()).unwrap_err().to_string();
+        assert!(broken.contains("vault") && broken.contains(&address.to_string()), "{broken}");
+    }
+}
