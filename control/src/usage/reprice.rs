@@ -13,7 +13,7 @@ use shared::prices::{Bill, Billed, VENDOR_LABEL, price};
 use shared::quota::Counters;
 use shared::usage::{Lost, Provenance};
 
-use super::periods::MoneyCorrections;
+use super::periods::{MoneyCorrections, MoneyGroup};
 use super::recent::feed::RowPlace;
 use super::rollup::{Difference, GROUPED, correct, grouped};
 use crate::db::HOUR_MS;
@@ -51,6 +51,16 @@ pub(crate) struct RowTime {
 struct SumCorrections {
     quotas: Corrections,
     periods: MoneyCorrections,
+}
+
+/// The changes of the sums by a row.
+#[derive(Default)]
+struct RowChanges<'a> {
+    hours: HashMap<HourSum<'a>, Difference>,
+    /// Those of exchanges that periods count.
+    periods: Vec<(MoneyGroup<&'a str>, Difference)>,
+    /// True if periods count the exchange that is repriced now.
+    is_counted: bool,
 }
 
 /// The progress of a repricing.
@@ -145,39 +155,36 @@ impl Repricing {
             tracing::warn!(row = %id, "a row of usage is not a valid record; its costs stay unchanged");
             return Ok(Some(place));
         };
-        let mut differences = HashMap::<HourSum<'_>, Difference>::new();
+        let mut changes = RowChanges::default();
         let before = done.changed;
         for (taken, (record, trace)) in (0..).zip(&mut exchanges) {
-            let unchanged = record.clone();
+            let place = RowPlace { id, taken };
+            changes.is_counted = corrections.as_ref().is_some_and(|all| all.periods.is_counted(place));
             let (costs, cost_before, changed) = (Costs::of(record), total(record), done.changed);
             if self.is_meant(record) {
-                self.exchange(record, done, &mut differences);
+                self.exchange(record, done, &mut changes);
             }
-            self.failed_attempts(record, *trace, done, &mut differences);
+            self.failed_attempts(record, *trace, done, &mut changes);
             if done.changed > changed {
                 done.note(record, cost_before);
                 if let Some(corrections) = corrections.as_deref_mut() {
                     corrections.quotas.add(tx, &costs, record, *trace)?;
-                    let place = RowPlace { id, taken };
-                    corrections.periods.add(tx, place, (&unchanged, record), *trace)?;
                 }
             }
         }
-        if done.changed > before && corrections.is_some() {
+        if let Some(corrections) = corrections.filter(|_| done.changed > before) {
             put(tx, id, &packed_again(&exchanges))?;
-            for ((hour, names), difference) in differences {
+            for ((hour, names), difference) in changes.hours {
                 correct(tx, id.node(), hour, &names, difference)?;
+            }
+            for (group, difference) in changes.periods {
+                corrections.periods.add(id.node(), &group, difference);
             }
         }
         Ok(Some(place))
     }
 
-    fn exchange<'a>(
-        &'a self,
-        record: &mut Record<'a>,
-        done: &mut Repriced,
-        differences: &mut HashMap<HourSum<'a>, Difference>,
-    ) {
+    fn exchange<'a>(&'a self, record: &mut Record<'a>, done: &mut Repriced, changes: &mut RowChanges<'a>) {
         let (bill, label) = self.cost(record);
         let cost = bill.cost.map(bounded_cost);
         let (old, new) = (record.cost_nano_usd, cost.or(record.cost_nano_usd));
@@ -193,9 +200,7 @@ impl Repricing {
         }
         done.changed += 1;
         *done.labels.entry((old_label.to_owned(), new_label.to_owned())).or_default() += 1;
-        let sum = differences.entry((record.started_at_ms / HOUR_MS, grouped(record))).or_default();
-        sum.cost_nano_usd = sum.cost_nano_usd.saturating_add(signed(new) - signed(old));
-        sum.unpriced += i64::from(new.is_none()) - i64::from(old.is_none());
+        changes.add(record, Difference { lost_nano_usd: 0, ..difference(old, new) });
         (record.cost_nano_usd, record.unpriced) = (new, unpriced);
         record.set_name(RecordName::Price, new_label);
     }
@@ -206,7 +211,7 @@ impl Repricing {
         record: &mut Record<'a>,
         trace: Trace<'a>,
         done: &mut Repriced,
-        differences: &mut HashMap<HourSum<'a>, Difference>,
+        changes: &mut RowChanges<'a>,
     ) {
         let mut attempts: Vec<(usize, Lost)> = lost(&record.lost).collect();
         let mut is_changed = false;
@@ -227,10 +232,7 @@ impl Repricing {
             }
             is_changed = true;
             lost.cost_nano_usd = new;
-            let sum = differences.entry((record.started_at_ms / HOUR_MS, grouped(&attempt))).or_default();
-            sum.cost_nano_usd = sum.cost_nano_usd.saturating_add(signed(new) - signed(old));
-            sum.lost_nano_usd = sum.lost_nano_usd.saturating_add(signed(new) - signed(old));
-            sum.unpriced += i64::from(new.is_none()) - i64::from(old.is_none());
+            changes.add(&attempt, difference(old, new));
         }
         if is_changed {
             done.changed += 1;
@@ -293,6 +295,19 @@ impl Repricing {
     }
 }
 
+impl<'a> RowChanges<'a> {
+    /// Adds the change of an attempt. The provider and model of `record` are those of the attempt.
+    fn add(&mut self, record: &Record<'a>, difference: Difference) {
+        if difference.is_zero() {
+            return;
+        }
+        self.hours.entry((record.started_at_ms / HOUR_MS, grouped(record))).or_default().add(difference);
+        if self.is_counted {
+            self.periods.push((MoneyGroup::of(record), difference));
+        }
+    }
+}
+
 impl Repriced {
     fn note(&mut self, record: &Record<'_>, cost_before: Option<u64>) {
         if self.requests.len() < REQUESTS_MAX {
@@ -316,6 +331,13 @@ fn total(record: &Record<'_>) -> Option<u64> {
 
 fn operation(record: &Record<'_>) -> Operation {
     Operation::named(record.name(RecordName::Operation)).unwrap_or(Operation::ChatCompletions)
+}
+
+/// Returns the change of the cost of a failed attempt.
+fn difference(old: Option<u64>, new: Option<u64>) -> Difference {
+    let cost = signed(new) - signed(old);
+    let unpriced = i64::from(new.is_none()) - i64::from(old.is_none());
+    Difference { cost_nano_usd: cost, lost_nano_usd: cost, unpriced }
 }
 
 fn signed(cost: Option<u64>) -> i64 {

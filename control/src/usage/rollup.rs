@@ -127,6 +127,18 @@ pub(crate) struct Difference {
     pub(crate) unpriced: i64,
 }
 
+impl Difference {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.cost_nano_usd = self.cost_nano_usd.saturating_add(other.cost_nano_usd);
+        self.lost_nano_usd = self.lost_nano_usd.saturating_add(other.lost_nano_usd);
+        self.unpriced = self.unpriced.saturating_add(other.unpriced);
+    }
+
+    pub(crate) fn is_zero(self) -> bool {
+        self == Self::default()
+    }
+}
+
 /// Corrects the sums of an exchange's hour and day, which the node has stored.
 pub(crate) fn correct(
     tx: &Db,

@@ -26,7 +26,7 @@ use records::{Record, RecordName};
 
 pub(crate) use self::figures::{Attempt, Part, PeriodFigures, each_part, lost_attempts};
 pub(crate) use self::follower::Follower;
-pub(crate) use self::money::MoneyCorrections;
+pub(crate) use self::money::{MoneyCorrections, MoneyGroup};
 pub(crate) use self::plan::{Plan, PlannedSpan};
 pub(crate) use self::rest::RecordReading;
 pub(crate) use self::table::{

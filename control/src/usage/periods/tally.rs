@@ -49,7 +49,7 @@ pub(crate) struct PeriodTally {
 }
 
 impl PeriodKey {
-    fn new(grain: Grain, section: Section, minute: u64, (name, model): Target<'_>) -> Self {
+    pub(super) fn new(grain: Grain, section: Section, minute: u64, (name, model): Target<'_>) -> Self {
         let start = minute - minute % grain.minutes();
         Self { grain, section, start, name: name.into(), model: model.into() }
     }
@@ -63,6 +63,17 @@ impl PeriodKey {
     fn within(&self, grain: Grain, section: Section) -> Self {
         let names = if section == self.section { (&*self.name, &*self.model) } else { ("", "") };
         Self::new(grain, section, self.start, names)
+    }
+
+    /// Passes the keys of all rows that contain this one of a tally to `each`, and the key itself.
+    pub(super) fn each_containing(self, mut each: impl FnMut(Self)) {
+        if self.grain == Grain::Minute {
+            each(self.within(Grain::Hour, Section::Target));
+            each(self.within(Grain::Hour, Section::All));
+            each(self.within(Grain::Day, Section::All));
+        }
+        each(self.within(Grain::Day, self.section));
+        each(self);
     }
 }
 
@@ -185,14 +196,11 @@ impl PeriodTally {
     pub(crate) fn rolled_up(self) -> BTreeMap<PeriodKey, PeriodSums> {
         let mut all = BTreeMap::<PeriodKey, PeriodSums>::new();
         for (key, sums) in self.rows {
-            if key.grain == Grain::Minute {
-                all.entry(key.within(Grain::Hour, Section::Target)).or_default().add(&sums);
-                for grain in [Grain::Hour, Grain::Day] {
-                    all.entry(key.within(grain, Section::All)).or_default().figures.add(&sums.figures);
-                }
-            }
-            all.entry(key.within(Grain::Day, key.section)).or_default().add(&sums);
-            all.entry(key).or_default().add(&sums);
+            key.each_containing(|key| {
+                let is_of_all = key.section == Section::All;
+                let row = all.entry(key).or_default();
+                if is_of_all { row.figures.add(&sums.figures) } else { row.add(&sums) }
+            });
         }
         all
     }
