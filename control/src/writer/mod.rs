@@ -181,7 +181,8 @@ impl WriterHandle {
 fn run(mut state: WriterState, jobs: &Receiver<WriterJob>) {
     let mut pause = PAUSE_MIN;
     loop {
-        let job = state.serve(jobs, pause);
+        let until_followed = state.meter.until_followed().unwrap_or(pause);
+        let job = state.serve(jobs, pause.min(until_followed));
         let WriterState { meter, keys, retention, .. } = &mut state;
         let is_ordered =
             matches!(job, Ok(WriterJob::Flush(_) | WriterJob::Stop) | Err(RecvTimeoutError::Disconnected));

@@ -219,6 +219,11 @@ impl Meter {
         }
     }
 
+    /// Returns the time until stored records are to be counted; `None` if none wait for it.
+    pub(crate) fn until_followed(&self) -> Option<Duration> {
+        self.follower.until_due()
+    }
+
     /// Returns the connection that writes.
     pub(crate) fn db_mut(&mut self) -> &mut Db {
         &mut self.db

@@ -20,6 +20,8 @@ use crate::usage::report::only_days_before;
 pub(crate) struct Follower {
     /// Upper bound for the number of exchanges that are not counted.
     waiting: u64,
+    /// The exchanges of the next step: as many as take about [`STEP_TIME`].
+    size: u64,
     /// The next step.
     due: Instant,
     names: DayNames,
@@ -34,6 +36,7 @@ impl Follower {
     pub(crate) fn new() -> Self {
         Self {
             waiting: u64::MAX,
+            size: STEP_EXCHANGES_MIN,
             due: Instant::now(),
             names: DayNames::default(),
             has_recalled: false,
@@ -44,7 +47,8 @@ impl Follower {
     /// Notes newly stored exchanges.
     pub(crate) fn stored(&mut self, exchanges: u64) {
         self.waiting = self.waiting.saturating_add(exchanges);
-        if self.waiting >= STEP_EXCHANGES {
+        // While it catches up, the pauses between its steps stay.
+        if self.waiting >= STEP_EXCHANGES_MAX && self.behind.is_none() {
             self.due = self.due.min(Instant::now());
         }
     }
@@ -52,6 +56,11 @@ impl Follower {
     /// True if a step is due.
     pub(crate) fn is_due(&self) -> bool {
         self.waiting > 0 && self.due <= Instant::now()
+    }
+
+    /// Returns the time until the next step; `None` if no records wait.
+    pub(crate) fn until_due(&self) -> Option<Duration> {
+        (self.waiting > 0).then(|| self.due.saturating_duration_since(Instant::now()))
     }
 
     /// Counts some of the records, and decides when the next step is due. Periods that expired before `now_ms` are left out.
@@ -65,13 +74,17 @@ impl Follower {
                 self.waiting = 0;
                 self.due = began + EVERY;
                 self.names.forget(false);
-                if let Some((since, ..)) = self.behind.take() {
+                if let Some((since, ..)) = self.behind.take()
+                    && since.elapsed() >= REPORTED_AFTER
+                {
                     tracing::info!("charts are complete, after {} s", since.elapsed().as_secs());
                 }
                 tracing::trace!(row = %place.id, "charts follow the records");
             }
             Ok((place, false)) => {
-                self.due = Instant::now() + began.elapsed() * REST;
+                let took = began.elapsed();
+                self.size = next_size(self.size, took);
+                self.due = Instant::now() + took * REST;
                 self.report(db, place);
             }
             Err(error) => {
@@ -101,7 +114,7 @@ impl Follower {
         );
     }
 
-    /// Counts at most about [`STEP_EXCHANGES`] in one transaction. Returns the place that is reached, and true if it is the
+    /// Counts about `size` exchanges in one transaction. Returns the place that is reached, and true if it is the
     /// end.
     fn count(&mut self, db: &mut Db, now_ms: u64) -> DbResult<(RowPlace, bool)> {
         let node = NodeId::of(db);
@@ -143,12 +156,20 @@ impl Follower {
                 }
             }
             *place = RowPlace { id, taken: exchanges };
-            if tally.exchanges >= STEP_EXCHANGES {
+            if tally.exchanges >= self.size {
                 return Ok(false);
             }
         }
         Ok(true)
     }
+}
+
+/// Returns the exchanges of the next step, after one of `size` exchanges took this time. A machine that was busy with something
+/// else changes it by half at most.
+fn next_size(size: u64, took: Duration) -> u64 {
+    let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
+    let fitting = size.saturating_mul(u64::try_from(STEP_TIME.as_micros()).unwrap_or(u64::MAX)) / took;
+    fitting.clamp(size / 2, size * 2).clamp(STEP_EXCHANGES_MIN, STEP_EXCHANGES_MAX)
 }
 
 /// Notes the last answers that earlier processes stored, to the minute.
@@ -163,8 +184,10 @@ fn recall(db: &Db, answers: &LastAnswers) -> DbResult<()> {
     })
 }
 
-/// The exchanges of a step: some milliseconds of work.
-const STEP_EXCHANGES: u64 = 2_048;
+/// The time of a step: jobs of the writer thread wait for it.
+const STEP_TIME: Duration = Duration::from_millis(4);
+const STEP_EXCHANGES_MIN: u64 = 256;
+const STEP_EXCHANGES_MAX: u64 = 2_048;
 /// Fewer exchanges are counted at this interval. Readers read them from the records until then.
 const EVERY: Duration = Duration::from_secs(5);
 /// The pause after a step that left records, as a multiple of its duration.
@@ -175,3 +198,18 @@ const REPORTED_AFTER: Duration = Duration::from_secs(2);
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 const FROM: &str = "SELECT * FROM usage WHERE id >= :id AND id < :end ORDER BY id";
 const LAST: &str = "SELECT max(id) AS id FROM usage WHERE id < :end";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_gets_as_many_exchanges_as_take_its_time() {
+        let [shorter, fitting, longer] = [1, 4, 6].map(Duration::from_millis);
+        assert_eq!([next_size(1_024, fitting), next_size(900, longer)], [1_024, 600]);
+        assert_eq!(next_size(512, shorter), 1_024, "twice as many at most");
+        assert_eq!(next_size(1_024, Duration::from_secs(9)), 512, "half as many at least");
+        let bounds = [next_size(STEP_EXCHANGES_MIN, longer), next_size(STEP_EXCHANGES_MAX, Duration::ZERO)];
+        assert_eq!(bounds, [STEP_EXCHANGES_MIN, STEP_EXCHANGES_MAX]);
+    }
+}

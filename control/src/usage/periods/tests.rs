@@ -45,7 +45,7 @@ fn store(process: &mut Process, events: impl IntoIterator<Item = UsageEvent>) {
 pub(crate) fn follow(process: &mut Process) {
     let mut follower = Follower::new();
     let records = process.sql("SELECT CAST(coalesce(sum(exchanges), 0) AS BIGINT) FROM usage");
-    (0..records / 1_000 + 2).for_each(|_| follower.step(process.meter.db_mut(), &LastAnswers::default(), 0));
+    (0..records / 256 + 2).for_each(|_| follower.step(process.meter.db_mut(), &LastAnswers::default(), 0));
 }
 
 /// Returns the rows of a section.
@@ -156,6 +156,26 @@ fn each_record_counts_once_whatever_ends_the_process() {
     assert_whole(process.meter.db(), "at the end");
     let all = shown(process.meter.db(), Grain::Day, Section::All);
     assert_eq!(all.values().map(|sums| sums.figures.requests).sum::<u64>(), stored);
+}
+
+#[test]
+fn the_next_step_of_a_long_catching_up_is_due_after_three_times_the_last_one() {
+    let home = TempDir::new().unwrap();
+    let mut process = Process::start(home.path());
+    store(&mut process, (0..1_000).map(|n| at(n, START_MS)));
+    let mut follower = Follower::new();
+    let mut steps = 0;
+    while follower.until_due().is_some() {
+        while !follower.is_due() {
+            std::thread::yield_now();
+        }
+        let began = Instant::now();
+        follower.step(process.meter.db_mut(), &LastAnswers::default(), 0);
+        assert!(follower.until_due().is_none_or(|pause| pause <= 3 * began.elapsed()));
+        steps += 1;
+    }
+    assert!((2..6).contains(&steps), "{steps}");
+    assert_whole(process.meter.db(), "after all steps");
 }
 
 /// The names of models come from strangers.
