@@ -83,7 +83,7 @@ fn kind_of(state: &SqlState) -> ErrorKind {
         "53100" => ErrorKind::DiskFull,
         "25006" => ErrorKind::ReadOnly,
         "55P03" => ErrorKind::Conflict,
-        "57P01" | "57P02" | "57P03" | "53300" => ErrorKind::Unreachable,
+        "25P03" | "57P01" | "57P02" | "57P03" | "53300" => ErrorKind::Unreachable,
         "3D000" | "42501" => ErrorKind::Refused,
         code => match code.get(..2) {
             Some("08") => ErrorKind::Unreachable,

@@ -9,6 +9,7 @@ pub(crate) mod audit;
 pub(crate) mod audit_pages;
 pub(crate) mod chain;
 pub(crate) mod circuit_changes;
+pub(crate) mod cluster;
 pub(crate) mod credentials;
 pub(crate) mod documents;
 pub(crate) mod ended_sessions;

@@ -20,10 +20,12 @@ impl NodeId {
     /// The only node of a database that one process uses. In a database of several it has the sums of nodes that have left.
     pub(crate) const FIRST: Self = Self(0);
 
+    /// Returns the node with this number.
     pub(crate) const fn new(node: u32) -> Self {
         Self(node)
     }
 
+    /// Returns the number.
     pub(crate) fn number(self) -> u32 {
         self.0
     }

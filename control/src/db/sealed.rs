@@ -153,6 +153,7 @@ mod tests {
     /// Blob columns that are not sealed, because they contain no secrets.
     const OTHERS: &[(&str, &str)] = &[
         ("audit", "mac"),
+        ("board", "body"),
         ("documents", "content"),
         ("documents", "digest"),
         ("idempotency", "fingerprint"),

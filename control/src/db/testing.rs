@@ -1,11 +1,14 @@
 //! Databases for the unit tests of modules that run SQL of the state.
 
+use std::net::SocketAddr;
 use std::sync::OnceLock;
 
-use postgres_server::{Database, shared};
+use postgres_server::{Database, PostgresServer, installed, shared};
 
+use super::cluster::changes::{self, Mark};
 use super::engine::Db;
 use super::engine::postgres::{DatabaseAddress, schema};
+use super::record_id::NodeId;
 use super::sqlite_state::migrate::migrate;
 
 /// Returns a database of its own with all tables: in memory, or on a real PostgreSQL if `LLMGW_TEST_ENGINE` is `postgres`.
@@ -31,11 +34,7 @@ fn on_postgres() -> Db {
     static FILLED: OnceLock<Database<'static>> = OnceLock::new();
     let filled = FILLED.get_or_init(|| {
         let database = shared().create_database();
-        let mut db = connect(&database.url());
-        let tx = db.transaction().unwrap();
-        schema::claim(&tx).unwrap();
-        schema::create(&in_memory(), &tx).unwrap();
-        tx.commit().unwrap();
+        create_tables(&mut connect(&database.url()));
         database
     });
     let copy = filled.copy();
@@ -44,7 +43,57 @@ fn on_postgres() -> Db {
     db
 }
 
+/// Creates all tables in an empty database.
+fn create_tables(db: &mut Db) {
+    let tx = db.transaction().unwrap();
+    schema::claim(&tx).unwrap();
+    schema::create(&in_memory(), &tx).unwrap();
+    tx.commit().unwrap();
+}
+
 /// Returns a session with the database at this URL.
 pub(crate) fn connect(url: &str) -> Db {
     DatabaseAddress::parse(url).unwrap().connect(0).unwrap()
+}
+
+/// A database of PostgreSQL with all tables, for tests with several sessions. It is deleted when it is dropped.
+#[derive(Debug)]
+pub(crate) struct ClusterDatabase<'server>(Database<'server>);
+
+/// Returns a database of the shared server; `None` if PostgreSQL is not installed.
+pub(crate) fn shared_database() -> Option<ClusterDatabase<'static>> {
+    installed().then(|| ClusterDatabase::on(shared()))
+}
+
+impl<'server> ClusterDatabase<'server> {
+    /// Creates a database on a server.
+    pub(crate) fn on(server: &'server PostgresServer) -> Self {
+        let database = server.create_database();
+        create_tables(&mut connect(&database.url()));
+        Self(database)
+    }
+
+    /// Returns the name of the database, which standbys have too.
+    pub(crate) fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Returns a session.
+    pub(crate) fn connect(&self) -> Db {
+        connect(&self.0.url())
+    }
+
+    /// Returns a session through a proxy.
+    pub(crate) fn connect_at(&self, address: SocketAddr) -> Db {
+        connect(&self.0.url_at(address))
+    }
+
+    /// Makes a change that touches `touched`.
+    pub(crate) fn change(&self, db: &mut Db, node: NodeId, touched: &str) -> Mark {
+        let tx = db.transaction().unwrap();
+        let before = changes::lock(&tx).unwrap();
+        let mark = changes::put(&tx, &before, node, touched).unwrap();
+        tx.commit().unwrap();
+        mark
+    }
 }

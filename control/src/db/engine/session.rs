@@ -125,7 +125,7 @@ impl Db {
     pub(crate) fn transaction(&mut self) -> DbResult<Transaction<'_>> {
         match &self.0 {
             Engine::Sqlite(session) => session.batch("BEGIN IMMEDIATE")?,
-            Engine::Postgres(session) => session.begin("READ WRITE")?,
+            Engine::Postgres(session) => session.begin(WRITING)?,
         }
         Ok(Transaction(self))
     }
@@ -408,6 +408,10 @@ impl Db {
         }
     }
 }
+
+/// A transaction of PostgreSQL that may write. If this process stops inside it, the server ends it after some time: it
+/// may have locked rows that other nodes wait for.
+const WRITING: &str = "READ WRITE; SET LOCAL idle_in_transaction_session_timeout = '5s'";
 
 fn no_column(name: &str) -> DbError {
     DbError::bad_value(format_args!("the statement has no column '{name}'"))

@@ -48,6 +48,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0035_usage_journal_nodes.sql", include_str!("migrations/0035_usage_journal_nodes.sql")),
     ("0036_usage_request_runs.sql", include_str!("migrations/0036_usage_request_runs.sql")),
     ("0037_usage_period.sql", include_str!("migrations/0037_usage_period.sql")),
+    ("0038_cluster.sql", include_str!("migrations/0038_cluster.sql")),
 ];
 
 /// Returns the newest schema version that this release supports.

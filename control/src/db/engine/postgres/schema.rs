@@ -6,11 +6,16 @@ use crate::db::engine::{Db, DbResult, Value};
 /// Tables that belong to files of SQLite, such as the sums that reveal changes from outside.
 const ONLY_SQLITE: &[&str] = &["row_sums", "usage_row_sums", "sqlite_sequence"];
 
-/// Functions that SQLite has and portable statements call.
+/// Functions that SQLite has and portable statements call; and for the statements about nodes, the clock in milliseconds and the
+/// start of the server in microseconds since the Unix epoch.
 const FUNCTIONS: &str = "
 CREATE FUNCTION instr(text, text) RETURNS BIGINT LANGUAGE sql IMMUTABLE PARALLEL SAFE AS 'SELECT strpos($1, $2)::BIGINT';
 CREATE FUNCTION json_each(list TEXT) RETURNS TABLE (value TEXT) LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS 'SELECT json_array_elements_text(list::json)';
+CREATE FUNCTION now_ms() RETURNS BIGINT LANGUAGE sql VOLATILE
+    AS 'SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)';
+CREATE FUNCTION server_start() RETURNS BIGINT LANGUAGE sql STABLE
+    AS 'SELECT CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000 AS BIGINT)';
 ";
 
 /// Creates the tables, indexes and functions in an empty database, as those of `model`, an SQLite database, with the rows
@@ -135,6 +140,8 @@ const REPLACEMENTS: &[(&str, &str)] = &[
     ("TEXT", "TEXT COLLATE \"C\""),
     // A reserved word.
     ("only", "\"only\""),
+    // Rows that need not survive a crash.
+    ("CREATE TABLE board", "CREATE UNLOGGED TABLE board"),
 ];
 
 #[cfg(test)]

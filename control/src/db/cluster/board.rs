@@ -1,0 +1,53 @@
+//! The table `board`: what nodes show each other for a short time, such as measurements. On PostgreSQL its rows are not
+//! logged: a crash of the server empties it.
+
+use std::time::Duration;
+
+use crate::db::engine::{Db, DbResult, named_params};
+use crate::db::record_id::NodeId;
+
+/// Shows `body` under a topic for some time, in place of what the node showed there before.
+pub(crate) fn put(db: &Db, node: NodeId, topic: &str, body: &[u8], time: Duration) -> DbResult<()> {
+    let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    db.execute(PUT, named_params! {":node": node, ":topic": topic, ":body": body, ":time": time}).map(drop)
+}
+
+/// Returns what each node shows under a topic now, by the number of the node.
+pub(crate) fn all(db: &Db, topic: &str) -> DbResult<Vec<(NodeId, Vec<u8>)>> {
+    db.rows(ALL, named_params! {":topic": topic}, |row| Ok((row.get("node")?, row.get("body")?)))
+}
+
+/// Deletes what is no longer shown.
+pub(crate) fn forget(db: &Db) -> DbResult<usize> {
+    db.execute(FORGET, ())
+}
+
+const PUT: &str = "INSERT INTO board (node, topic, body, until_ms) VALUES (:node, :topic, :body, now_ms() + :time) \
+     ON CONFLICT (node, topic) DO UPDATE SET body = excluded.body, until_ms = excluded.until_ms";
+const ALL: &str = "SELECT node, body FROM board WHERE topic = :topic AND until_ms > now_ms() ORDER BY node";
+const FORGET: &str = "DELETE FROM board WHERE until_ms <= now_ms()";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::testing::shared_database;
+
+    #[test]
+    fn a_topic_has_one_row_of_each_node_until_its_time_ends() {
+        let Some(database) = shared_database() else { return };
+        let db = database.connect();
+        let [a, b] = [1, 2].map(NodeId::new);
+        let minute = Duration::from_mins(1);
+        put(&db, b, "alerts", b"two", minute).unwrap();
+        put(&db, a, "alerts", b"old", minute).unwrap();
+        put(&db, a, "alerts", b"one", minute).unwrap();
+        put(&db, a, "live", b"other", minute).unwrap();
+        put(&db, NodeId::new(3), "alerts", b"over", Duration::ZERO).unwrap();
+        assert_eq!(all(&db, "alerts").unwrap(), [(a, b"one".to_vec()), (b, b"two".to_vec())]);
+        assert_eq!(forget(&db).unwrap(), 1);
+        let kept: i64 = db.row("SELECT count(*) FROM board", (), |row| row.get(0)).unwrap();
+        assert_eq!(kept, 3);
+        let is_unlogged = "SELECT 1 FROM pg_class WHERE relname = 'board' AND relpersistence = 'u'";
+        assert!(db.exists(is_unlogged, ()).unwrap());
+    }
+}

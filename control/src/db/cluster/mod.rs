@@ -1,0 +1,13 @@
+//! What nodes that share a PostgreSQL know of each other: the tables `cluster`, `changes`, `nodes`, `fences`, `job_leases` and
+//! `board`. Their statements use the clock and the start of the server (`engine/postgres/schema.rs`), so they run on
+//! PostgreSQL only.
+#![cfg_attr(
+    not(test),
+    expect(dead_code, reason = "no setting names a PostgreSQL yet; the tests run these modules on one")
+)]
+
+pub(crate) mod board;
+pub(crate) mod changes;
+pub(crate) mod fences;
+pub(crate) mod leases;
+pub(crate) mod nodes;
