@@ -5,6 +5,7 @@
 //! for the control plane and keeps serving while the control plane is busy.
 
 mod admin;
+mod cluster;
 mod common;
 mod db;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -171,7 +171,7 @@ impl Exchange {
         }
         let snapshot = process.snapshots.load();
         let access = match &self.caller.insider {
-            Some(insider) => still_live(&insider.access)?,
+            Some(insider) => still_live(&insider.access, &snapshot.freshness)?,
             None => self.authenticated(&snapshot, parts)?,
         };
         authorize::operation(&access, operation).map_err(Fault::closing)?;
@@ -251,9 +251,10 @@ impl Exchange {
     /// authenticated caller to it.
     async fn own_key(&self, parts: &Parts) -> Result<Response<ResponseBody>, Fault> {
         let process = &self.worker().process;
+        let snapshot = process.snapshots.load();
         let access = match &self.caller.insider {
-            Some(insider) => still_live(&insider.access)?,
-            None => self.authenticated(&process.snapshots.load(), parts)?,
+            Some(insider) => still_live(&insider.access, &snapshot.freshness)?,
+            None => self.authenticated(&snapshot, parts)?,
         };
         let Some(fallback) = process.fallback.get() else {
             return Err(Fault::new(ErrorKind::NotFound, "There is no such path.").closing());

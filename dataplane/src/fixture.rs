@@ -11,6 +11,7 @@ use serde_json::Value;
 use shared::access::{Access, Role};
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
+use shared::freshness::Freshness;
 use shared::id::{EndpointName, ModelId, ProviderId};
 use shared::key_hash::KeyHasher;
 use shared::key_table::AccessTable;
@@ -134,6 +135,7 @@ impl Fixture {
             access: Arc::new(AccessTable { keys, ..AccessTable::default() }),
             key_hasher,
             operation_ids: OperationIds::new(&Secret::new([8; 32])),
+            freshness: Freshness::default(),
         });
         let (log, events) = mpsc::unbounded_channel();
         let dataplane = new(Params {

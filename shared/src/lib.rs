@@ -16,6 +16,7 @@ pub mod build;
 pub mod characters;
 pub mod clock;
 pub mod error_kind;
+pub mod freshness;
 pub mod health;
 pub mod hex;
 pub mod id;

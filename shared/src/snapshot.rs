@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use crate::access::Access;
+use crate::freshness::Freshness;
 use crate::id::EndpointName;
 use crate::key_hash::KeyHasher;
 use crate::key_table::AccessTable;
@@ -32,6 +33,8 @@ pub struct Snapshot {
     pub key_hasher: KeyHasher,
     /// Seals and opens the IDs of operations.
     pub operation_ids: OperationIds,
+    /// Tells whether the snapshot may lack changes that other nodes have made.
+    pub freshness: Freshness,
 }
 
 /// The result of resolving a selector.
@@ -96,6 +99,7 @@ impl Snapshot {
             access: Arc::default(),
             key_hasher: KeyHasher::new(&Secret::new([0; 32])),
             operation_ids: OperationIds::default(),
+            freshness: Freshness::default(),
         }
     }
 

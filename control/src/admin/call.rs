@@ -16,6 +16,7 @@ use super::authorize::refusal;
 use super::dry_run::{self, DryRunQuery};
 use super::in_flight::InFlight;
 use super::query::Query;
+use super::reach::{PUBLISHED, Reach};
 use super::{ApiError, App};
 use crate::admin::permission::{Object, Permission, Standing, may};
 use crate::common::actor::Actor;
@@ -125,7 +126,7 @@ impl Call<'_> {
         if self.dry_run {
             return dry_run::answer(self, command).await;
         }
-        Ok(response(self.write(status, command, self.idempotency()?).await?))
+        Ok(self.answered(self.write(status, command, self.idempotency()?).await?).await)
     }
 
     /// Same as `execute`, but ignores `Idempotency-Key` and never replays a stored answer.
@@ -134,7 +135,20 @@ impl Call<'_> {
         status: StatusCode,
         command: impl Command,
     ) -> Result<Response<Body>, ApiError> {
-        Ok(response(self.write(status, command, None).await?))
+        Ok(self.answered(self.write(status, command, None).await?).await)
+    }
+
+    /// Builds the response to a change, after the other nodes have had time to see it.
+    async fn answered(&self, answer: Answer) -> Response<Body> {
+        let reach = match answer.awaited {
+            Some(awaited) => Some(Reach::wait(&self.app.readers, awaited).await),
+            None => None,
+        };
+        let mut response = response(answer);
+        if let Some(reach) = reach {
+            reach.show(response.headers_mut());
+        }
+        response
     }
 
     /// Writes `entry` to the audit.
@@ -208,7 +222,14 @@ impl Command for FirstTime {
 pub(crate) fn json(value: &impl Serialize) -> Result<Response<Body>, ApiError> {
     let body = serde_json::to_vec(value)
         .map_err(|_| ApiError::new(ErrorKind::Internal, "The response could not be serialized."))?;
-    Ok(response(Answer { status: StatusCode::OK, body, version: None, replayed: false, published: true }))
+    Ok(response(Answer {
+        status: StatusCode::OK,
+        body,
+        version: None,
+        replayed: false,
+        published: true,
+        awaited: None,
+    }))
 }
 
 /// Builds a JSON response for a versioned object, with its `ETag`.
@@ -232,7 +253,7 @@ fn response(answer: Answer) -> Response<Body> {
         headers.insert("idempotency-replayed", HeaderValue::from_static("true"));
     }
     if !answer.published {
-        headers.insert("x-llmgw-published", HeaderValue::from_static("false"));
+        headers.insert(PUBLISHED, HeaderValue::from_static("false"));
     }
     response
 }

@@ -42,6 +42,7 @@ mod projects;
 mod providers;
 mod query;
 mod quotas;
+mod reach;
 mod reference;
 pub(crate) mod refusals;
 mod registry;

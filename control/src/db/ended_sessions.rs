@@ -3,11 +3,14 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::common::bounds::ENDED_SESSIONS;
 use crate::db::engine::{Db, DbResult, Row, named_params};
 
 /// The end of one session, or of all sessions that a holder has begun.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct SessionEnd {
     /// The [`holder_of_human`] or [`holder_of_key`].
     pub(crate) holder: String,

@@ -262,10 +262,12 @@ impl QueryError {
                 ErrorKind::Overloaded,
                 "Another process has locked the database; nothing was changed. Try again.",
             ),
-            Self::Unreachable | Self::Shared(DbErrorKind::Unreachable | DbErrorKind::Refused) => (
-                ErrorKind::DatabaseUnreachable,
-                "The database cannot be reached at the moment; try again. Requests to models are served meanwhile.",
-            ),
+            Self::Unreachable | Self::Shared(DbErrorKind::Unreachable | DbErrorKind::Refused) => {
+                (ErrorKind::DatabaseUnreachable, UNREACHABLE)
+            }
+            Self::Sql(error) if matches!(error.kind(), DbErrorKind::Unreachable | DbErrorKind::Refused) => {
+                (ErrorKind::DatabaseUnreachable, UNREACHABLE)
+            }
             Self::Sql(_) | Self::Shared(_) => (
                 ErrorKind::Internal,
                 "The database is not available at the moment; see the log of the gateway.",
@@ -273,6 +275,10 @@ impl QueryError {
         }
     }
 }
+
+/// A commit whose answer was lost may have happened.
+const UNREACHABLE: &str = "The database cannot be reached at the moment. Read the object again before you repeat a change: it may \
+                           have been made.";
 
 impl QueryError {
     /// Returns the error for all callers that wait for the same failed statement.

@@ -14,6 +14,7 @@ use shared::bound::Bound;
 use shared::build::BuildIdentity;
 use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
+use shared::freshness::Freshness;
 use shared::port::{Exchanges, Handler, HttpClient};
 use shared::request_traces::RequestTraces;
 use shared::snapshot::{SnapshotPublisher, SnapshotReader};
@@ -59,7 +60,10 @@ use crate::state::log_lines::LogLines;
 use crate::state::{Parts, State};
 use crate::usage::ingest::Meter;
 use crate::usage::journal::Journal;
+use crate::usage::last_answers::LastAnswers;
+use crate::usage::metrics::ExchangeMetrics;
 use crate::usage::origins::{OriginQueue, OriginThread};
+use crate::usage::recent::feed::RecentFeed;
 use crate::usage::retention::RetentionPass;
 use crate::usage::telemetry::{ChangeWatch, TelemetryThread};
 use crate::writer::command::AdminWrite;
@@ -167,15 +171,15 @@ pub fn start(params: Params) -> io::Result<Control> {
         catalog: Arc::clone(&catalog),
         tokens: tokens.clone(),
         counters: Arc::clone(&counters),
+        freshness: Freshness::default(),
         out: params.publisher,
     };
     let publisher = first_snapshot(publisher, &mut meter).map_err(io::Error::other)?;
     let (readers, threads) = start_readers(&storage, (origins, keeper), &params.alarm)?;
     let (view, sign_ins, ended) = (publisher.view(), publisher.sign_ins(), publisher.ended_sessions());
     let outgoing = OutgoingWork::of(&publisher);
-    let (recent, metrics, answers) = (meter.recent(), meter.metrics(), meter.answers());
-    let (recent, metrics, answers) = (Arc::clone(recent), Arc::clone(metrics), Arc::clone(answers));
-    let state = WriterState { meter, publisher, keys: Arc::clone(&keys), retention };
+    let (recent, metrics, answers) = shown_by(&meter);
+    let state = WriterState { meter, publisher, keys: Arc::clone(&keys), retention, follower: None };
     let writer = start_writer(state, &catalog, &params.alarm)?;
     let reloader = reloader(params.config, writer.handle());
     let observer = Arc::new(Observer::new(&params.reader, &readers, (&journal, recent), params.activity));
@@ -223,6 +227,11 @@ pub fn start(params: Params) -> io::Result<Control> {
     let reloading = reloader.start(&params.alarm)?;
     let (entrance, thread, stop) = start_thread(app, &params.alarm)?;
     Ok(Control { entrance, thread, stop, outgoing, reloading, writer, threads, lock })
+}
+
+/// Returns what the meter keeps for the admin API.
+fn shown_by(meter: &Meter) -> (Arc<RecentFeed>, Arc<ExchangeMetrics>, Arc<LastAnswers>) {
+    (Arc::clone(meter.recent()), Arc::clone(meter.metrics()), Arc::clone(meter.answers()))
 }
 
 /// Publishes the first snapshot. What earlier processes left is stored before, or counted in its limits.

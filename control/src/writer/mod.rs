@@ -14,6 +14,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounde
 use shared::alarm::Alarm;
 use tokio::sync::oneshot;
 
+use crate::cluster::follow::Follower;
 use crate::common::actor::Actor;
 use crate::common::bounds::WRITER_JOBS;
 use crate::common::vault::VaultKeys;
@@ -45,6 +46,8 @@ pub(crate) struct WriterState {
     pub(crate) publisher: Publisher,
     pub(crate) keys: Arc<VaultKeys>,
     pub(crate) retention: RetentionPass,
+    /// Follows the changes of the other nodes that share the database, if there are any.
+    pub(crate) follower: Option<Follower>,
 }
 
 enum WriterJob {
@@ -183,6 +186,7 @@ fn run(mut state: WriterState, jobs: &Receiver<WriterJob>) {
     loop {
         let until_followed = state.meter.until_followed().unwrap_or(pause);
         let job = state.serve(jobs, pause.min(until_followed));
+        state.follow();
         let WriterState { meter, keys, retention, .. } = &mut state;
         let is_ordered =
             matches!(job, Ok(WriterJob::Flush(_) | WriterJob::Stop) | Err(RecvTimeoutError::Disconnected));
@@ -218,7 +222,8 @@ impl WriterState {
     /// Waits up to `pause` for a job. Executes changes and the changes queued behind them, for [`TURN_TIME_MAX`], or one
     /// job of another kind. Then usage has its turn, however many jobs wait. `Flush` and `Stop` are returned to the caller.
     fn serve(&mut self, jobs: &Receiver<WriterJob>, pause: Duration) -> Result<WriterJob, RecvTimeoutError> {
-        let mut job = jobs.recv_timeout(pause);
+        let look = self.follower.as_ref().map(Follower::wait);
+        let mut job = jobs.recv_timeout(look.map_or(pause, |look| look.min(pause)));
         let until = Instant::now() + TURN_TIME_MAX;
         let mut writes = Vec::new();
         while let Ok(WriterJob::Write(write)) = job {
@@ -248,9 +253,18 @@ impl WriterState {
         if writes.is_empty() && !self.publisher.is_owing() {
             return;
         }
-        let Self { meter, publisher, keys, .. } = self;
-        let access = execute(meter.db_mut(), keys, publisher, writes);
+        let Self { meter, publisher, keys, follower, .. } = self;
+        let access = execute(meter.db_mut(), keys, publisher, follower.as_mut(), writes);
         meter.access_changed(&access);
+    }
+
+    /// Publishes what other nodes have changed, if it is time to look.
+    fn follow(&mut self) {
+        let Self { meter, publisher, follower: Some(follower), .. } = self else { return };
+        if follower.wait().is_zero() {
+            let access = follower.follow(meter.db_mut(), publisher);
+            meter.access_changed(&access);
+        }
     }
 
     fn dry_run(&mut self, (command, actor, caller): QueuedDryRun) {

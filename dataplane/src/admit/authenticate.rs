@@ -11,6 +11,7 @@ use http::{HeaderValue, Uri};
 use shared::access::{Access, Role, presented};
 use shared::clock;
 use shared::error_kind::ErrorKind;
+use shared::freshness::Freshness;
 use shared::key_format::is_well_formed;
 use shared::key_table::AccessTable;
 use shared::secret::Secret;
@@ -38,13 +39,27 @@ pub(crate) fn authenticate(
     if let Some(access) = known
         && is_live(&access)
     {
-        return Ok(access);
+        return current(access, &snapshot.freshness);
     }
     match &snapshot.access.anonymous {
         // SDKs always send some key; in the local mode any key is accepted.
         Some(access) => local(access),
+        // Another node may have issued the key since.
+        None if is_issued(presented) && snapshot.freshness.is_stale() => Err(stale()),
         None => Err(invalid(NOT_VALID)),
     }
+}
+
+/// Refuses the callers that an administrator may have revoked since the snapshot was current.
+fn current(access: Arc<Access>, freshness: &Freshness) -> Result<Arc<Access>, Fault> {
+    match access.role {
+        Role::Project if freshness.is_stale() => Err(stale()),
+        Role::Project | Role::Administrator | Role::Local => Ok(access),
+    }
+}
+
+fn stale() -> Fault {
+    Fault::new(ErrorKind::DatabaseUnreachable, STALE).retry_after(STALE_RETRY)
 }
 
 fn look_up(snapshot: &Snapshot, last: &LastKey, presented: &[u8]) -> Option<Arc<Access>> {
@@ -89,7 +104,12 @@ impl LastKey {
 /// an administrator's. Issued keys cannot be guessed, and a client with a revoked one gets 401 each time.
 pub(crate) fn presents_foreign_key(request: &Parts) -> bool {
     let presented = presented(&request.headers).ok().flatten();
-    presented.is_some_and(|key| !std::str::from_utf8(key).is_ok_and(is_well_formed))
+    presented.is_some_and(|key| !is_issued(key))
+}
+
+/// Returns true if a key has the format that the gateway issues.
+fn is_issued(key: &[u8]) -> bool {
+    std::str::from_utf8(key).is_ok_and(is_well_formed)
 }
 
 /// Returns the error for a caller that has presented too many wrong keys.
@@ -101,15 +121,18 @@ pub(crate) fn too_many_wrong_keys(wait: Duration) -> Fault {
     Fault::new(ErrorKind::TooManySignIns, message).retry_after(wait)
 }
 
+const STALE: &str =
+    "This node of the gateway cannot reach its database, so it cannot know whether the key is still valid.";
+const STALE_RETRY: Duration = Duration::from_secs(5);
 const NOT_VALID: &str = "The API key is wrong, expired or disabled.";
 
 fn is_live(access: &Access) -> bool {
     access.expires_at_ms.is_none_or(|end| clock::unix_ms() < end)
 }
 
-/// Rejects an in-process access whose key has expired.
-pub(crate) fn still_live(access: &Arc<Access>) -> Result<Arc<Access>, Fault> {
-    if is_live(access) { Ok(Arc::clone(access)) } else { Err(invalid(NOT_VALID)) }
+/// Rejects an in-process access whose key has expired, or may have been revoked.
+pub(crate) fn still_live(access: &Arc<Access>, freshness: &Freshness) -> Result<Arc<Access>, Fault> {
+    if is_live(access) { current(Arc::clone(access), freshness) } else { Err(invalid(NOT_VALID)) }
 }
 
 /// Returns true if the caller is an administrator.
@@ -155,6 +178,8 @@ mod tests {
     use super::*;
     use http::Request;
     use http::header::AUTHORIZATION;
+    use shared::freshness::Moment;
+    use shared::key_format::key_of;
 
     fn snapshot(keys: &[(&str, &str)], expires_at_ms: Option<u64>) -> Snapshot {
         let empty = Snapshot::empty();
@@ -193,6 +218,29 @@ mod tests {
         assert_eq!(who(&snapshot(&[("key", "a")], None), &last, "key").as_deref(), Some("a"));
         assert_eq!(who(&snapshot(&[], None), &last, "key"), None);
         assert_eq!(who(&snapshot(&[("key", "b")], None), &last, "key").as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn a_node_whose_snapshot_is_stale_refuses_project_keys_and_keeps_administrators() {
+        let freshness = Freshness::new(Duration::from_mins(5));
+        let unknown = key_of(&Secret::new([7; 32]));
+        let empty = Snapshot::empty();
+        let keys = [("project", Role::Project), ("admin", Role::Administrator)];
+        let keys =
+            keys.map(|(key, role)| (empty.key_hasher.hash(key.as_bytes()), Arc::new(Access::new(key, role))));
+        let table = AccessTable { keys: keys.into_iter().collect(), ..AccessTable::default() };
+        let snapshot = Snapshot { access: Arc::new(table), freshness: freshness.clone(), ..empty };
+        let kind = |key: &str| {
+            let request = Request::builder().header(AUTHORIZATION, format!("Bearer {key}")).body(()).unwrap();
+            let found = authenticate(&snapshot, &LastKey::default(), &request.into_parts().0);
+            found.err().map(|fault| (fault.kind, fault.retry_after.is_some()))
+        };
+        assert_eq!(kind("project"), Some((ErrorKind::DatabaseUnreachable, true)));
+        assert_eq!(kind(unknown.expose()), Some((ErrorKind::DatabaseUnreachable, true)), "it may be new");
+        assert_eq!((kind("admin"), kind("wrong")), (None, Some((ErrorKind::InvalidKey, false))));
+        freshness.confirm(Moment::now());
+        assert_eq!((kind("project"), kind("admin")), (None, None));
+        assert_eq!(kind(unknown.expose()), Some((ErrorKind::InvalidKey, false)));
     }
 
     #[test]

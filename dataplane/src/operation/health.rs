@@ -23,7 +23,7 @@ pub(crate) fn health(process: &Process) -> Response<ResponseBody> {
     }))
 }
 
-/// Answers `GET /ready`: 200 if a snapshot is published, usage can be recorded, the gateway is not stopping and none of
+/// Answers `GET /ready`: 200 if a snapshot is published and not stale, usage can be recorded, the gateway is not stopping and none of
 /// its threads has died.
 pub(crate) fn ready(worker: &Worker) -> Result<Response<ResponseBody>, Fault> {
     let process = &worker.process;
@@ -33,8 +33,12 @@ pub(crate) fn ready(worker: &Worker) -> Result<Response<ResponseBody>, Fault> {
     if let Some(cause) = process.alarm.cause() {
         return Err(Fault::new(ErrorKind::Draining, format!("The gateway is stopping: {cause}.")));
     }
-    if process.snapshots.load().generation == 0 {
+    let snapshot = process.snapshots.load();
+    if snapshot.generation == 0 {
         return Err(Fault::new(ErrorKind::Overloaded, "The gateway is starting."));
+    }
+    if snapshot.freshness.is_stale() {
+        return Err(Fault::new(ErrorKind::DatabaseUnreachable, STALE));
     }
     if !worker.usage.has_room() {
         return Err(Fault::new(ErrorKind::Overloaded, UNRECORDED));
@@ -42,6 +46,7 @@ pub(crate) fn ready(worker: &Worker) -> Result<Response<ResponseBody>, Fault> {
     Ok(ok(&json!({"status": "ready"})))
 }
 
+const STALE: &str = "The node has not reached its database for so long that it refuses project keys.";
 const UNRECORDED: &str = "Usage cannot be recorded: the disk of the state directory is full or faulty, or \
                           too many records are waiting for the database. Requests get 503 until this is \
                           fixed.";

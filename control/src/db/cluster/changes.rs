@@ -118,7 +118,7 @@ mod tests {
     use crate::db::engine::DbErrorKind;
     use crate::db::testing::shared_database;
 
-    const NODE: NodeId = NodeId::THIS;
+    const NODE: NodeId = NodeId::FIRST;
 
     #[test]
     fn changes_have_one_order_and_are_read_from_any_of_them() {

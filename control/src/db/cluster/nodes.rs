@@ -93,7 +93,7 @@ fn number(tx: &Db, start: &NodeStart<'_>) -> DbResult<NodeId> {
         return Ok(node);
     }
     // The commit of an earlier registration may have been lost.
-    if let Some(node) = start.number.filter(|node| *node != NodeId::THIS)
+    if let Some(node) = start.number.filter(|node| *node != NodeId::FIRST)
         && !tx.exists(IS_TAKEN, named_params! {":node": node})?
     {
         return Ok(node);
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(register(&mut db, &start("c", Some(NodeId::new(1)))).unwrap().node, NodeId::new(3));
         // The commit of its registration was lost.
         assert_eq!(register(&mut db, &start("d", Some(NodeId::new(9)))).unwrap().node, NodeId::new(9));
-        assert_eq!(register(&mut db, &start("e", Some(NodeId::THIS))).unwrap().node, NodeId::new(10));
+        assert_eq!(register(&mut db, &start("e", Some(NodeId::FIRST))).unwrap().node, NodeId::new(10));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::{fmt, mem};
 
+use shared::freshness::Freshness;
 use shared::health::Board;
 use shared::key_hash::KeyHasher;
 use shared::operation_id::OperationIds;
@@ -52,6 +53,7 @@ pub(crate) struct Publisher {
     counters: Arc<Counters>,
     hasher: KeyHasher,
     operation_ids: OperationIds,
+    freshness: Freshness,
     out: SnapshotPublisher,
     access: AccessHalf,
     routes: Routes,
@@ -79,13 +81,14 @@ pub(crate) struct PublisherParams {
     pub(crate) catalog: Arc<CatalogCache>,
     pub(crate) tokens: AccessTokens,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) freshness: Freshness,
     pub(crate) out: SnapshotPublisher,
 }
 
 impl Publisher {
     /// Publishes the first snapshot and returns the publisher.
     pub(crate) fn start(params: PublisherParams, db: &Db) -> DbResult<Self> {
-        let PublisherParams { config, keys, catalog, tokens, counters, out } = params;
+        let PublisherParams { config, keys, catalog, tokens, counters, freshness, out } = params;
         let stored_keys = StoredKeys::read(db, &keys)?;
         let mut publisher = Self {
             access: AccessHalf::default(),
@@ -108,6 +111,7 @@ impl Publisher {
             hasher: KeyHasher::new(&keys.key_hash_key),
             operation_ids: OperationIds::new(&keys.derived_bytes("operation ids")),
             keys,
+            freshness,
             out,
         };
         let ended = Touched::ended(ended_sessions::all(db, shared::clock::unix_ms())?);
@@ -262,6 +266,7 @@ impl Publisher {
             access: Arc::clone(&self.access.table),
             key_hasher: self.hasher.clone(),
             operation_ids: self.operation_ids.clone(),
+            freshness: self.freshness.clone(),
         });
         self.counters.published(shared::clock::unix_ms());
     }

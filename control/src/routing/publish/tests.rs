@@ -64,6 +64,7 @@ fn started_on(db: Db, config: &Arc<Config>, out: SnapshotPublisher) -> (Publishe
         catalog,
         tokens: crate::common::credential::AccessTokens::default(),
         counters,
+        freshness: shared::freshness::Freshness::default(),
         out,
     };
     (Publisher::start(params, &db).unwrap(), db)
@@ -571,6 +572,7 @@ fn stored_credentials_complete_providers_of_the_file() {
         catalog,
         tokens: crate::common::credential::AccessTokens::default(),
         counters,
+        freshness: shared::freshness::Freshness::default(),
         out,
     };
     let mut publisher = Publisher::start(params, &db).unwrap();

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
 use shared::quota::Subject;
 
 use crate::db::ended_sessions::SessionEnd;
 use crate::db::quotas::Of;
 
-/// The parts of a snapshot that a commit touched.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The parts of a snapshot that a commit touched. Other nodes read it as JSON: one that does not know a member rereads
+/// everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct Touched {
     /// Keys, projects, principals and quotas.
     pub(crate) access: TouchedAccess,
@@ -21,7 +24,8 @@ pub(crate) struct Touched {
 }
 
 /// The keys whose access may have changed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum TouchedAccess {
     /// No keys.
     #[default]
@@ -33,7 +37,8 @@ pub(crate) enum TouchedAccess {
 }
 
 /// The keys that share a project or a human.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum KeyGroup {
     /// The keys of a project, by its id.
     Project(String),
@@ -42,7 +47,8 @@ pub(crate) enum KeyGroup {
 }
 
 /// Changes that affect only some keys.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct ChangedKeys {
     /// The keys that were created or changed, or whose quotas were.
     pub(crate) keys: BTreeSet<String>,

@@ -520,18 +520,18 @@ fn writer_state(mut meter: Meter, home: &Path) -> WriterState {
     let db = meter.db_mut();
     make_keys(db, key).unwrap();
     let keys = Arc::new(open_keys(db, key).unwrap());
-    let (out, _) = shared::snapshot::channel();
-    let (catalog, counters) = (Arc::default(), Arc::default());
+    let ((out, _), catalog, counters) = (shared::snapshot::channel(), Arc::default(), Arc::default());
     let params = PublisherParams {
         config,
         keys: Arc::clone(&keys),
         catalog,
         tokens: crate::common::credential::AccessTokens::default(),
         counters,
+        freshness: shared::freshness::Freshness::default(),
         out,
     };
     let publisher = Publisher::start(params, db).unwrap();
-    WriterState { meter, publisher, keys, retention }
+    WriterState { meter, publisher, keys, retention, follower: None }
 }
 
 #[test]

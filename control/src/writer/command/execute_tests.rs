@@ -43,7 +43,7 @@ impl Room {
     }
 
     fn execute(&mut self, queued: Vec<QueuedWrite>) -> TouchedAccess {
-        execute(&mut self.db, &self.keys, &mut self.publisher, queued)
+        execute(&mut self.db, &self.keys, &mut self.publisher, None, queued)
     }
 
     fn count(&self, sql: &str) -> i64 {

@@ -119,7 +119,7 @@ mod tests {
             let create = CreateFirstEndpoint { found: found.to_vec() };
             let (caller, mut outcome) = oneshot::channel();
             let write = AdminWrite::unanswered(create, Actor::gateway());
-            execute(&mut db, &keys, &mut publisher, vec![(write, caller)]);
+            execute(&mut db, &keys, &mut publisher, None, vec![(write, caller)]);
             succeeded = outcome.try_recv().unwrap().is_ok();
         }
         let shown = |row: endpoints::EndpointRow| {

@@ -8,6 +8,9 @@
 //!                           COMMIT -> publish -> WriteOutcomes
 //! ```
 //!
+//! If nodes share the database, the transaction locks the order of their changes first, and ends with a row for the others
+//! (`db/cluster/changes.rs`).
+//!
 //! Writes that are queued at the same time share one commit. A [`dry_run`] applies a command in a transaction of its own
 //! and rolls it back.
 
@@ -49,10 +52,11 @@ use tokio::sync::oneshot;
 
 pub(crate) use refusal::{CommandRefusal, UNSEALED};
 
+use crate::cluster::follow::{Awaited, Follower, OwnChange};
 use crate::common::actor::Actor;
 use crate::common::vault::{SealPlace, VaultKeys};
 use crate::db::audit::{self, AuditEntry};
-use crate::db::engine::{Db, DbResult};
+use crate::db::engine::{Db, DbError, DbErrorKind, DbResult, Transaction};
 use crate::db::error::QueryError;
 use crate::db::idempotency::{self, StoredAnswer};
 use crate::routing::catalog::cache::CatalogCache;
@@ -205,26 +209,33 @@ pub(crate) struct Answer {
     pub(crate) replayed: bool,
     /// False if the change is stored but not yet in force.
     pub(crate) published: bool,
+    /// The change that other nodes must see too; `None` if there are none.
+    pub(crate) awaited: Option<Awaited>,
 }
 
 /// A write in the queue of the writer thread, and the receiver of its outcome.
 pub(crate) type QueuedWrite = (AdminWrite, oneshot::Sender<WriteOutcome>);
 
 /// Executes the queued writes in one commit and sends each outcome. A write that fails is rolled back alone. Returns
-/// the keys whose access was changed.
+/// the keys whose access was changed. `follower` orders the change among those of other nodes.
 pub(crate) fn execute(
     db: &mut Db,
     keys: &VaultKeys,
     publisher: &mut Publisher,
+    mut follower: Option<&mut Follower>,
     queued: Vec<QueuedWrite>,
 ) -> TouchedAccess {
     let (writes, callers): (Vec<_>, Vec<_>) = queued.into_iter().unzip();
-    let (outcomes, access) = match commit(db, keys, publisher, writes) {
-        Ok((mut outcomes, touched)) => {
+    let (outcomes, access) = match commit(db, (keys, publisher), follower.as_deref(), &writes) {
+        Ok(Committed { mut outcomes, touched, change }) => {
             let access = touched.access.clone();
             if let Err(error) = publisher.touch(touched, db) {
                 tracing::error!("a change was stored but not yet published: {error}");
                 outcomes.iter_mut().flatten().for_each(|answer| answer.published = false);
+            } else if let (Some(follower), Some(change)) = (&mut follower, &change) {
+                follower.published(change);
+                let awaited = Some(follower.awaited(change));
+                outcomes.iter_mut().flatten().for_each(|answer| answer.awaited = awaited);
             }
             (outcomes, access)
         }
@@ -273,20 +284,86 @@ pub(crate) fn dry_run(
     Ok(DryRun { output: kept.unwrap_or(body), preview, deleted, warning })
 }
 
-/// Runs the writes in one transaction. Returns their outcomes, and what they touched together.
+/// Writes that were made in one commit.
+struct Committed {
+    outcomes: Vec<WriteOutcome>,
+    /// What they touched together.
+    touched: Touched,
+    /// The change among those of all nodes.
+    change: Option<OwnChange>,
+}
+
+/// Why writes were not made, and whether they can be repeated.
+enum NotCommitted {
+    /// Nothing happened, and nothing will.
+    RolledBack(DbError),
+    /// It is unknown what happened.
+    Unknown(DbError),
+}
+
+impl From<DbError> for NotCommitted {
+    fn from(error: DbError) -> Self {
+        Self::RolledBack(error)
+    }
+}
+
+/// Runs the writes in one transaction. With a database that nodes share it is repeated once if its connection ended, or if
+/// another transaction was in the way.
 fn commit(
     db: &mut Db,
-    keys: &VaultKeys,
-    publisher: &Publisher,
-    writes: Vec<AdminWrite>,
-) -> DbResult<(Vec<WriteOutcome>, Touched)> {
+    with: (&VaultKeys, &Publisher),
+    follower: Option<&Follower>,
+    writes: &[AdminWrite],
+) -> DbResult<Committed> {
+    let may_pass = |error: &DbError| matches!(error.kind(), DbErrorKind::Unreachable | DbErrorKind::Busy);
+    match try_commit(db, with, follower, writes) {
+        Err(NotCommitted::RolledBack(error)) if follower.is_some() && may_pass(&error) => {
+            tracing::warn!("a change is repeated: {error}");
+            try_commit(db, with, follower, writes)
+        }
+        outcome => outcome,
+    }
+    .map_err(|(NotCommitted::RolledBack(error) | NotCommitted::Unknown(error))| error)
+}
+
+fn try_commit(
+    db: &mut Db,
+    with: (&VaultKeys, &Publisher),
+    follower: Option<&Follower>,
+    writes: &[AdminWrite],
+) -> Result<Committed, NotCommitted> {
+    if writes.is_empty() {
+        return Ok(Committed { outcomes: Vec::new(), touched: Touched::NOTHING, change: None });
+    }
     let mut tx = db.transaction()?;
+    let before = follower.map(|_| Follower::begin(&tx)).transpose()?;
+    let (outcomes, touched) = apply_all(&mut tx, with, writes)?;
+    let change = match (follower, before) {
+        (Some(follower), Some(before)) => Some(follower.note(&tx, before, &touched)?),
+        _ => None,
+    };
+    let committed = Committed { outcomes, touched, change };
+    let Err(error) = tx.commit() else { return Ok(committed) };
+    let Some(change) = &committed.change else { return Err(error.into()) };
+    match change.was_made(db) {
+        Some(true) => Ok(committed),
+        Some(false) => Err(error.into()),
+        None => Err(NotCommitted::Unknown(error)),
+    }
+}
+
+/// Applies the writes. Returns their outcomes, and what they touched together.
+fn apply_all(
+    tx: &mut Transaction<'_>,
+    (keys, publisher): (&VaultKeys, &Publisher),
+    writes: &[AdminWrite],
+) -> DbResult<(Vec<WriteOutcome>, Touched)> {
     let (mut outcomes, mut touched) = (Vec::with_capacity(writes.len()), Touched::NOTHING);
     for AdminWrite { command, actor, status, idempotency } in writes {
         let savepoint = tx.savepoint()?;
-        let write = Write::of(&savepoint, keys, publisher, &actor);
+        let write = Write::of(&savepoint, keys, publisher, actor);
         let now_ms = write.now_ms;
-        outcomes.push(match write.run(&*command, status, idempotency.as_ref()) {
+        outcomes.push(match write.run(&**command, *status, idempotency.as_ref()) {
             Ok((answer, more)) => {
                 touched = touched.and(more);
                 savepoint.commit()?;
@@ -298,19 +375,19 @@ fn commit(
                     return Err(error);
                 }
                 tracing::error!("a change could not be made: {error}");
+                // After a lost connection this fails too.
                 savepoint.rollback()?;
                 Err(CommandRefusal::Failed(QueryError::of(&error)))
             }
             Err(mut refusal) => {
                 savepoint.rollback()?;
                 if let Some(entry) = refusal.take_audit() {
-                    audit::append(&tx, keys, &actor, now_ms, &entry)?;
+                    audit::append(tx, keys, actor, now_ms, &entry)?;
                 }
                 Err(refusal)
             }
         });
     }
-    tx.commit()?;
     Ok((outcomes, touched))
 }
 
@@ -350,7 +427,7 @@ impl Write<'_> {
         if let Some(audit) = audit {
             self.record(&audit)?;
         }
-        let answer = Answer { status, body, version, replayed: false, published: true };
+        let answer = Answer { status, body, version, replayed: false, published: true, awaited: None };
         if let Some(idempotency) = idempotency {
             keep(self, idempotency, &answer, kept.as_deref().unwrap_or(&answer.body))?;
         }
@@ -380,6 +457,7 @@ fn replay(write: &Write<'_>, idempotency: &Idempotency) -> Result<Option<Answer>
         version: kept.version,
         replayed: true,
         published: true,
+        awaited: None,
     }))
 }
 

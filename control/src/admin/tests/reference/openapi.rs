@@ -269,6 +269,7 @@ fn response_headers(route: &Route) -> Map<String, Value> {
     }
     if route.method != Method::GET {
         names.push("X-LLMGW-Published");
+        names.push("X-LLMGW-Silent-Nodes");
     }
     if route.method == Method::POST && !route.reference.acts_each_time {
         names.push("Idempotency-Replayed");
@@ -284,7 +285,12 @@ fn headers() -> Value {
         "Set-Cookie": {"description": "The cookie of the session.", "schema": text},
         "X-LLMGW-Published": {
             "description": "`false` if the change is stored and takes effect as soon as the database can be read again. Do not \
-                            repeat the request.",
+                            repeat the request. If nodes share the database, always present: `true` if the change is in force on \
+                            all nodes that were heard of in the last seconds.",
+            "schema": text,
+        },
+        "X-LLMGW-Silent-Nodes": {
+            "description": "The numbers of nodes that have not been heard of and may still serve by an earlier state, such as `2, 5`.",
             "schema": text,
         },
         "Idempotency-Replayed": {"description": "`true` if this is the answer to an earlier request.", "schema": text},

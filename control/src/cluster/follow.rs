@@ -1,0 +1,191 @@
+//! The changes of other nodes: a node looks for new ones, rereads what they touched, publishes it, and reports that.
+//!
+//! Invariant: the snapshot contains every change up to `served`. A change that touched the snapshot is never skipped: the rows
+//! since `served` have no gap, or everything is reread.
+//!
+//! ```text
+//!  look -> nothing new: confirm that the snapshot is fresh
+//!       -> changes since `served`, or everything -> publish -> served, confirm, report
+//! ```
+
+use std::time::{Duration, Instant};
+
+use shared::clock::unix_ms;
+use shared::freshness::{Freshness, Moment};
+
+use crate::db::cluster::changes::{self, Mark};
+use crate::db::cluster::nodes;
+use crate::db::ended_sessions;
+use crate::db::engine::{Db, DbError, DbResult};
+use crate::db::record_id::NodeId;
+use crate::routing::publish::{Publisher, Touched, TouchedAccess};
+
+/// The place of this node among the changes of all. Belongs to the writer thread, which makes the changes of this node.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    node: NodeId,
+    freshness: Freshness,
+    /// The newest change that the snapshot contains, with all before it.
+    served: Mark,
+    /// The version that other nodes know of this one.
+    reported: u64,
+    next_look: Instant,
+    is_failing: bool,
+}
+
+/// A change that this node makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OwnChange {
+    before: Mark,
+    mark: Mark,
+}
+
+/// The change that other nodes must see before it is in force everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Awaited {
+    pub(crate) version: u64,
+    /// The node that made it.
+    pub(crate) node: NodeId,
+    /// The time after which a node that is cut off refuses project keys.
+    pub(crate) stale_after: Duration,
+}
+
+/// What a node must publish, and what it serves then.
+struct Found {
+    touched: Touched,
+    mark: Mark,
+    asked_at: Moment,
+}
+
+impl Follower {
+    /// Returns the follower of a registered node. Call it before the first snapshot is read from the database.
+    pub(crate) fn start(db: &Db, node: NodeId, freshness: Freshness) -> DbResult<Self> {
+        let asked_at = Moment::now();
+        let newest = changes::newest(db, node)?;
+        freshness.confirm(asked_at);
+        let (served, reported) = (newest.mark, newest.reported);
+        Ok(Self { node, freshness, served, reported, next_look: Instant::now(), is_failing: false })
+    }
+
+    /// Returns the time until the next look.
+    pub(crate) fn wait(&self) -> Duration {
+        self.next_look.saturating_duration_since(Instant::now())
+    }
+
+    /// Publishes what other nodes have changed, and reports it. Returns the keys whose access changed. On an error the next
+    /// call finds the same changes again.
+    pub(crate) fn follow(&mut self, db: &Db, publisher: &mut Publisher) -> TouchedAccess {
+        self.next_look = Instant::now() + LOOK_EVERY;
+        match self.try_follow(db, publisher) {
+            Ok(access) => {
+                if std::mem::take(&mut self.is_failing) {
+                    tracing::info!("the changes of other nodes are followed again");
+                }
+                access
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    tracing::error!("the changes of other nodes cannot be followed: {error}");
+                }
+                TouchedAccess::Nothing
+            }
+        }
+    }
+
+    fn try_follow(&mut self, db: &Db, publisher: &mut Publisher) -> DbResult<TouchedAccess> {
+        let Some(found) = self.look(db)? else { return Ok(TouchedAccess::Nothing) };
+        let access = found.touched.access.clone();
+        publisher.touch(found.touched, db)?;
+        self.served = found.mark;
+        self.freshness.confirm(found.asked_at);
+        self.report(db)?;
+        Ok(access)
+    }
+
+    /// Returns what must be published, if anything is new.
+    fn look(&mut self, db: &Db) -> DbResult<Option<Found>> {
+        let asked_at = Moment::now();
+        let newest = changes::newest(db, self.node)?;
+        self.reported = newest.reported;
+        if newest.mark == self.served {
+            self.freshness.confirm(asked_at);
+            self.report(db)?;
+            return Ok(None);
+        }
+        let rows = changes::since(db, &self.served)?.unwrap_or_default();
+        let Some(last) = rows.last() else {
+            return Ok(Some(Found { touched: everything(db)?, mark: newest.mark, asked_at }));
+        };
+        let mark = last.mark.clone();
+        let read = rows.iter().map(|row| serde_json::from_str::<Touched>(&row.touched));
+        let touched = read.reduce(|one, other| Ok(one?.and(other?)));
+        // A newer release may touch what this one does not know.
+        let touched = match touched {
+            Some(Ok(touched)) => touched,
+            Some(Err(_)) | None => everything(db)?,
+        };
+        Ok(Some(Found { touched, mark, asked_at }))
+    }
+
+    fn report(&mut self, db: &Db) -> DbResult<()> {
+        if self.reported != self.served.version {
+            nodes::report(db, self.node, &self.served)?;
+            self.reported = self.served.version;
+        }
+        Ok(())
+    }
+
+    /// Begins a change of this node: no other node makes one until the transaction ends.
+    pub(crate) fn begin(tx: &Db) -> DbResult<Mark> {
+        changes::lock(tx)
+    }
+
+    /// Adds what the transaction has touched, before its commit.
+    pub(crate) fn note(&self, tx: &Db, before: Mark, touched: &Touched) -> DbResult<OwnChange> {
+        let json = serde_json::to_string(touched).map_err(DbError::bad_value)?;
+        let mark = changes::put(tx, &before, self.node, &json)?;
+        Ok(OwnChange { before, mark })
+    }
+
+    /// Records that this node has published its change. If others made changes before it, the next look rereads them together.
+    pub(crate) fn published(&mut self, change: &OwnChange) {
+        if self.served == change.before {
+            self.served = change.mark.clone();
+        }
+    }
+
+    /// Returns what the answer to the change waits for.
+    pub(crate) fn awaited(&self, change: &OwnChange) -> Awaited {
+        let OwnChange { mark: Mark { version, .. }, .. } = change;
+        Awaited { version: *version, node: self.node, stale_after: self.freshness.stale_after() }
+    }
+}
+
+impl OwnChange {
+    /// Decides a change whose commit had no answer. Returns `None` if the database cannot be asked for [`DECIDE_TIME_MAX`];
+    /// if the change was made, the next look finds it.
+    pub(crate) fn was_made(&self, db: &mut Db) -> Option<bool> {
+        let until = Instant::now() + DECIDE_TIME_MAX;
+        loop {
+            match changes::was_made(db, &self.mark) {
+                Ok(made) => return Some(made),
+                Err(error) if Instant::now() >= until => {
+                    tracing::error!("it is unknown whether a change was made: {error}");
+                    return None;
+                }
+                Err(_) => std::thread::park_timeout(DECIDE_PAUSE),
+            }
+        }
+    }
+}
+
+/// Returns all parts of a snapshot, and every session that was ended.
+fn everything(db: &Db) -> DbResult<Touched> {
+    let ended = Touched::ended(ended_sessions::all(db, unix_ms())?);
+    Ok(Touched::ACCESS.and(Touched::ROUTING).and(Touched::SIGN_INS).and(ended))
+}
+
+/// A notification could shorten this; a node that is woken by none learns of a change after half of it on average.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+const DECIDE_TIME_MAX: Duration = Duration::from_secs(5);
+const DECIDE_PAUSE: Duration = Duration::from_millis(50);
