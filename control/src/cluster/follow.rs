@@ -7,6 +7,9 @@
 //!  look -> nothing new: confirm that the snapshot is fresh
 //!       -> changes since `served`, or everything -> publish -> served, confirm, report
 //! ```
+//!
+//! What is published is read at one moment of the database: else a key that a later change has enabled could be read without
+//! the limit that the same change has added.
 
 use std::time::{Duration, Instant};
 
@@ -50,13 +53,6 @@ pub(crate) struct Awaited {
     pub(crate) stale_after: Duration,
 }
 
-/// What a node must publish, and what it serves then.
-struct Found {
-    touched: Touched,
-    mark: Mark,
-    asked_at: Moment,
-}
-
 impl Follower {
     /// Returns the follower of a registered node. Call it before the first snapshot is read from the database.
     pub(crate) fn start(db: &Db, node: NodeId, freshness: Freshness) -> DbResult<Self> {
@@ -93,38 +89,33 @@ impl Follower {
     }
 
     fn try_follow(&mut self, db: &Db, publisher: &mut Publisher) -> DbResult<TouchedAccess> {
-        let Some(found) = self.look(db)? else { return Ok(TouchedAccess::Nothing) };
-        let access = found.touched.access.clone();
-        publisher.touch(found.touched, db)?;
-        self.served = found.mark;
-        self.freshness.confirm(found.asked_at);
+        let asked_at = Moment::now();
+        let newest = changes::newest(db, self.node)?;
+        self.reported = newest.reported;
+        let mut access = TouchedAccess::Nothing;
+        if newest.mark != self.served {
+            let moment = db.read_transaction()?;
+            let newest = changes::newest(&moment, self.node)?;
+            let touched = self.touched(&moment)?;
+            access = touched.access.clone();
+            publisher.touch(touched, &moment)?;
+            moment.commit()?;
+            self.served = newest.mark;
+        }
+        self.freshness.confirm(asked_at);
         self.report(db)?;
         Ok(access)
     }
 
-    /// Returns what must be published, if anything is new.
-    fn look(&mut self, db: &Db) -> DbResult<Option<Found>> {
-        let asked_at = Moment::now();
-        let newest = changes::newest(db, self.node)?;
-        self.reported = newest.reported;
-        if newest.mark == self.served {
-            self.freshness.confirm(asked_at);
-            self.report(db)?;
-            return Ok(None);
-        }
-        let rows = changes::since(db, &self.served)?.unwrap_or_default();
-        let Some(last) = rows.last() else {
-            return Ok(Some(Found { touched: everything(db)?, mark: newest.mark, asked_at }));
-        };
-        let mark = last.mark.clone();
+    /// Returns what the changes since `served` have touched; everything if that is not known.
+    fn touched(&self, moment: &Db) -> DbResult<Touched> {
+        let rows = changes::since(moment, &self.served)?.unwrap_or_default();
         let read = rows.iter().map(|row| serde_json::from_str::<Touched>(&row.touched));
-        let touched = read.reduce(|one, other| Ok(one?.and(other?)));
         // A newer release may touch what this one does not know.
-        let touched = match touched {
-            Some(Ok(touched)) => touched,
-            Some(Err(_)) | None => everything(db)?,
-        };
-        Ok(Some(Found { touched, mark, asked_at }))
+        match read.reduce(|one, other| Ok(one?.and(other?))) {
+            Some(Ok(touched)) => Ok(touched.elsewhere()),
+            Some(Err(_)) | None => everything(moment),
+        }
     }
 
     fn report(&mut self, db: &Db) -> DbResult<()> {
@@ -147,11 +138,20 @@ impl Follower {
         Ok(OwnChange { before, mark })
     }
 
-    /// Records that this node has published its change. If others made changes before it, the next look rereads them together.
-    pub(crate) fn published(&mut self, change: &OwnChange) {
+    /// Publishes a change of this node that was committed. If others made changes before it, the next look rereads them all.
+    pub(crate) fn publish(
+        &mut self,
+        db: &Db,
+        publisher: &mut Publisher,
+        (touched, change): (Touched, &OwnChange),
+    ) -> DbResult<()> {
+        let moment = db.read_transaction()?;
+        publisher.touch(touched, &moment)?;
+        moment.commit()?;
         if self.served == change.before {
             self.served = change.mark.clone();
         }
+        Ok(())
     }
 
     /// Returns what the answer to the change waits for.

@@ -5,6 +5,7 @@
 )]
 
 pub(crate) mod follow;
+pub(crate) mod join;
 pub(crate) mod node_file;
 
 #[cfg(test)]

@@ -15,13 +15,13 @@ use shared::snapshot::{SnapshotReader, channel};
 use tempfile::TempDir;
 use tokio::sync::oneshot::Receiver;
 
-use super::follow::Follower;
+use super::join::{JoinParams, Joined, join};
 use crate::common::actor::{Actor, Who};
 use crate::common::change::{AllowlistEdit, FieldChange};
 use crate::common::credential::AccessTokens;
 use crate::common::vault::VaultKeys;
 use crate::db::chain;
-use crate::db::cluster::nodes::{self, NodeStart};
+use crate::db::cluster::{changes, nodes};
 use crate::db::engine::Db;
 use crate::db::key_check::{make_keys, open_keys};
 use crate::db::record_id::NodeId;
@@ -52,13 +52,12 @@ impl Node {
     /// Starts a node whose writer has the session `db`.
     fn start(name: &str, mut db: Db) -> Self {
         let home = tempfile::tempdir().unwrap();
-        let start = NodeStart { identity: name, number: None, release: "1", file_digest: "", name };
-        let number = nodes::register(&mut db, &start).unwrap().node;
+        let start =
+            JoinParams { state_dir: home.path(), release: "1", file_digest: "", name, stale_after: STALE };
+        let Joined { node: number, follower, freshness, .. } = join(&mut db, &start).unwrap();
         // Nothing renews it here, and a slow machine must not make it silent.
         db.batch("UPDATE nodes SET alive_until_ms = now_ms() + 600000").unwrap();
         let keys = Arc::new(open_keys(&db, &Secret::new(KEY)).unwrap());
-        let freshness = Freshness::new(STALE);
-        let follower = Follower::start(&db, number, freshness.clone()).unwrap();
         let config = config(home.path(), "", &[]);
         let retention = RetentionPass::new(&config.lifetimes, Arc::default());
         let (out, snapshots) = channel();
@@ -343,4 +342,21 @@ fn a_node_that_cannot_reach_the_database_refuses_changes_and_follows_again_after
     proxy.set(ProxyMode::Pass);
     wait_until_seen(&watch, &off);
     assert!(!b.admits(&secret));
+}
+
+#[test]
+fn a_dry_run_does_not_wait_for_changes_of_other_nodes() {
+    let Some(database) = database() else { return };
+    let mut other = database.connect();
+    let node = Node::start("a", database.connect());
+    let tx = other.transaction().unwrap();
+    let before = changes::lock(&tx).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let actor = Actor { who: Who::admin(), address: None, request_id: None };
+    let dry_run = runtime.block_on(node.handle().dry_run(Box::new(project("p")), actor)).unwrap();
+    assert!(!dry_run.output.is_empty());
+    changes::put(&tx, &before, node.number, "{}").unwrap();
+    tx.commit().unwrap();
+    let projects: u64 = other.row("SELECT count(*) FROM projects", (), |row| row.get(0)).unwrap();
+    assert_eq!(projects, 0);
 }

@@ -5,6 +5,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 use serde_json::json;
 use shared::error_kind::ErrorKind;
+use shared::snapshot::Snapshot;
 
 use crate::error::Fault;
 use crate::process::Process;
@@ -33,17 +34,22 @@ pub(crate) fn ready(worker: &Worker) -> Result<Response<ResponseBody>, Fault> {
     if let Some(cause) = process.alarm.cause() {
         return Err(Fault::new(ErrorKind::Draining, format!("The gateway is stopping: {cause}.")));
     }
-    let snapshot = process.snapshots.load();
+    serves_by(&process.snapshots.load())?;
+    if !worker.usage.has_room() {
+        return Err(Fault::new(ErrorKind::Overloaded, UNRECORDED));
+    }
+    Ok(ok(&json!({"status": "ready"})))
+}
+
+/// Returns an error if keys are refused because of the snapshot.
+fn serves_by(snapshot: &Snapshot) -> Result<(), Fault> {
     if snapshot.generation == 0 {
         return Err(Fault::new(ErrorKind::Overloaded, "The gateway is starting."));
     }
     if snapshot.freshness.is_stale() {
         return Err(Fault::new(ErrorKind::DatabaseUnreachable, STALE));
     }
-    if !worker.usage.has_room() {
-        return Err(Fault::new(ErrorKind::Overloaded, UNRECORDED));
-    }
-    Ok(ok(&json!({"status": "ready"})))
+    Ok(())
 }
 
 const STALE: &str = "The node has not reached its database for so long that it refuses project keys.";
@@ -59,10 +65,25 @@ fn ok(body: &serde_json::Value) -> Response<ResponseBody> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use http::Request;
+    use shared::freshness::{Freshness, Moment};
     use shared::port;
 
+    use super::*;
     use crate::fixture::{Fixture, echo, whole};
+
+    #[test]
+    fn a_node_is_not_ready_before_its_first_snapshot_and_when_that_is_stale() {
+        let freshness = Freshness::new(Duration::from_mins(5));
+        let snapshot = Snapshot { freshness: freshness.clone(), ..Snapshot::empty() };
+        assert_eq!(serves_by(&snapshot).unwrap_err().kind, ErrorKind::Overloaded);
+        let snapshot = Snapshot { generation: 1, ..snapshot };
+        assert_eq!(serves_by(&snapshot).unwrap_err().kind, ErrorKind::DatabaseUnreachable);
+        freshness.confirm(Moment::now());
+        assert!(serves_by(&snapshot).is_ok());
+    }
 
     #[tokio::test]
     async fn a_gateway_with_a_dead_thread_is_not_ready() {

@@ -8,6 +8,7 @@
 
 pub(crate) mod board;
 pub(crate) mod changes;
+pub(crate) mod clock;
 pub(crate) mod fences;
 pub(crate) mod leases;
 pub(crate) mod nodes;

@@ -124,6 +124,14 @@ impl Touched {
         }
     }
 
+    /// Returns the parts as another node must read them: keys that are new here may have been used there.
+    pub(crate) fn elsewhere(mut self) -> Self {
+        if let TouchedAccess::Some(changed) = &mut self.access {
+            changed.new_keys.clear();
+        }
+        self
+    }
+
     /// True if the snapshot must be built again.
     pub(super) fn is_of_snapshot(&self) -> bool {
         self.access != TouchedAccess::Nothing || self.routing

@@ -222,20 +222,25 @@ pub(crate) fn execute(
     db: &mut Db,
     keys: &VaultKeys,
     publisher: &mut Publisher,
-    mut follower: Option<&mut Follower>,
+    follower: Option<&mut Follower>,
     queued: Vec<QueuedWrite>,
 ) -> TouchedAccess {
     let (writes, callers): (Vec<_>, Vec<_>) = queued.into_iter().unzip();
     let (outcomes, access) = match commit(db, (keys, publisher), follower.as_deref(), &writes) {
         Ok(Committed { mut outcomes, touched, change }) => {
             let access = touched.access.clone();
-            if let Err(error) = publisher.touch(touched, db) {
+            let shared = follower.zip(change);
+            let awaited = shared.as_ref().map(|(follower, change)| follower.awaited(change));
+            let published = match shared {
+                Some((follower, change)) => follower.publish(db, publisher, (touched, &change)),
+                None => publisher.touch(touched, db),
+            };
+            if let Err(error) = &published {
                 tracing::error!("a change was stored but not yet published: {error}");
-                outcomes.iter_mut().flatten().for_each(|answer| answer.published = false);
-            } else if let (Some(follower), Some(change)) = (&mut follower, &change) {
-                follower.published(change);
-                let awaited = Some(follower.awaited(change));
-                outcomes.iter_mut().flatten().for_each(|answer| answer.awaited = awaited);
+            }
+            for answer in outcomes.iter_mut().flatten() {
+                answer.published = published.is_ok();
+                answer.awaited = awaited.filter(|_| published.is_ok());
             }
             (outcomes, access)
         }
