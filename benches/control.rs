@@ -134,7 +134,7 @@ fn fill(folder: &Path, events: impl Iterator<Item = UsageEvent>) {
         dir: &folder.join("state"),
         encryption_key: &key,
         usage_db: false,
-        database: None,
+        node: None,
     })
     .unwrap();
     let mut log = state.usage_log().unwrap();

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use control::config::{Config, OtlpTraces};
 use control::detect::Detected;
 use control::log_lines::LogLines;
-use control::{AffinityFile, Control, OpenError, OpenParams, State, regular_file};
+use control::{AffinityFile, Control, NodeParams, OpenError, OpenParams, State, regular_file};
 use dataplane::{AffinityParams, Dataplane, Settings, tls};
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
@@ -106,7 +106,11 @@ impl Gateway {
             dir: &config.state_dir,
             encryption_key: &config.credential_encryption_key,
             usage_db: config.usage_db,
-            database: config.database.as_ref(),
+            node: config.database.as_ref().map(|database| NodeParams {
+                database,
+                release: BUILD.version,
+                file: config.version,
+            }),
         })?;
         if let Some(warning) = state.warning() {
             tracing::warn!("{warning}");

@@ -119,6 +119,14 @@ const PROOFS: &[(&str, Test)] = &[
         "LLMGW_DATABASE_URL",
         Test("nodes/one.rs", "a_state_in_postgresql_survives_a_kill_with_its_limits_records_and_audit"),
     ),
+    (
+        "LLMGW_NODE_NAME",
+        Test("nodes/several.rs", "a_key_serves_and_is_refused_at_every_node_once_its_change_is_published"),
+    ),
+    (
+        "LLMGW_STALE_SECONDS",
+        Test("nodes/one.rs", "project_keys_are_refused_when_the_database_was_away_for_too_long"),
+    ),
     ("LLMGW_CORE_DUMPS", Test("memory_dumps.rs", "a_process_that_aborts_leaves_no_core_dump")),
     ("LLMGW_BACKUP_SCHEDULE", Test("backup.rs", "scheduled_backups_and_rehearsals_are_in_the_table_of_jobs")),
     ("LLMGW_BACKUP_KEEP", Test("backup.rs", "the_api_creates_lists_and_prunes_backups")),

@@ -34,4 +34,4 @@ pub use state::offline::{
     ExportError, ImportError, ImportFinding, Imported, LitellmError, LitellmImport, RekeyError, RekeyParams,
     Rekeyed, RollbackError, RolledBack, export, import_credentials, import_litellm, rekey, rollback,
 };
-pub use state::{OpenParams, State, StatePlace, UsageStore, backup, doctor, log_lines};
+pub use state::{NodeParams, OpenParams, State, StatePlace, UsageStore, backup, doctor, log_lines};

@@ -1,6 +1,7 @@
 //! Gateways whose state is in a real PostgreSQL.
 
 mod one;
+mod several;
 
 use postgres_server::{Database, installed, shared};
 

@@ -10,7 +10,7 @@ use crate::support::{Answer, Client, Upstream, Yaml, chat, wait};
 
 const LIMIT: usize = 5;
 
-/// M-176: limits, keys, records and the audit survive kill -9 of the gateway.
+/// Limits, keys, records and the audit survive kill -9 of the gateway.
 #[tokio::test]
 async fn a_state_in_postgresql_survives_a_kill_with_its_limits_records_and_audit() {
     let Some(database) = database() else { return };
@@ -124,4 +124,40 @@ async fn requests_are_served_while_postgresql_is_away_and_no_record_is_lost() {
     assert_eq!(gateway.records(4).await.len(), 4);
     let totals = admin.done("GET", "usage", Value::Null).await["totals"].clone();
     assert_eq!(totals["requests"], 4, "{totals}");
+}
+
+/// A node that may have missed a revocation refuses project keys; administrators are served.
+#[tokio::test]
+async fn project_keys_are_refused_when_the_database_was_away_for_too_long() {
+    if !installed() {
+        return;
+    }
+    let server = PostgresServer::start();
+    let database = server.create_database();
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let setup = node(&Yaml::one(upstream.base_url()), &database.url()).env("LLMGW_STALE_SECONDS", "5");
+    let gateway = setup.start().await;
+    let admin = Admin(gateway.client());
+    let project = admin.project("blue").await;
+    let key = admin.key(json!({"project": project})).await;
+    let client = Client::new(gateway.address(), Some(&key.key));
+    server.kill();
+    let served = client.chat(chat::request("up/m")).await;
+    assert_eq!(served.status, 200, "{served:?}");
+    let refused = wait::eventually("the refusal of project keys", async || {
+        let answer = client.chat(chat::request("up/m")).await;
+        (answer.status != 200).then_some(answer)
+    })
+    .await;
+    let code = refused.json()["error"]["code"].clone();
+    assert_eq!((refused.status, code), (503, json!("database_unreachable")), "{refused:?}");
+    assert!(refused.header("retry-after").is_some(), "{refused:?}");
+    assert_eq!(gateway.client().get("/ready").await.unwrap().status, 503);
+    assert_eq!(gateway.client().chat(chat::request("up/m")).await.status, 200, "administrators are served");
+    server.restart();
+    wait::eventually("project keys to be accepted again", async || {
+        (client.chat(chat::request("up/m")).await.status == 200).then_some(())
+    })
+    .await;
 }

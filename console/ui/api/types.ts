@@ -1890,6 +1890,39 @@ export type NewWebhook = {
   url: string;
 };
 
+/** A gateway that shares the database. */
+export type Node = {
+  /** The end of its sign of life, in milliseconds since the Unix epoch by the clock of the database; null if it has stopped. */
+  alive_until_ms: number | null;
+  /** SHA-256 of its configuration file as hexadecimal digits; `absent` or `unreadable` without one. */
+  file_digest: string;
+  /** True for the gateway that answers. */
+  is_this: boolean;
+  /** `LLMGW_NODE_NAME`. */
+  name: string;
+  /** Its number, also in `X-LLMGW-Silent-Nodes`. */
+  node: number;
+  /** The version of the gateway. */
+  release: string;
+  /** The number of the newest change that it serves by. */
+  seen_version: number;
+  /** What may be expected of it. */
+  standing: NodeStanding;
+};
+
+/** What may be expected of a node. */
+export type NodeStanding = "live" | "silent" | "stale" | "left";
+
+/** The gateways that share a database. */
+export type Nodes = {
+  /** All nodes, also those that have stopped. */
+  data: Node[];
+  /** The number of the newest change of the state; null for a gateway with its own database. */
+  newest_version: number | null;
+  /** Always null: the list has one page. */
+  next_cursor: string | null;
+};
+
 /** The end of a sign-in. */
 export type OauthDisconnected = {
   /** The reason why the tokens were not revoked; null if they were, or if `revoked` is null. The gateway has forgotten them in any case. */

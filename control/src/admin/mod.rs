@@ -30,6 +30,7 @@ mod keys;
 mod list;
 pub(crate) mod live;
 mod metrics;
+mod nodes;
 pub(crate) mod oauth;
 pub(crate) mod observer;
 mod openapi;
@@ -95,6 +96,7 @@ pub(crate) use self::request_checks::{accepts, expect_json, finish};
 pub(crate) use self::session::signed_out;
 use self::usage::export::Exports;
 use crate::admin::permission::Permission;
+use crate::cluster::duty::Duty;
 use crate::common::background::{Job, Jobs};
 use crate::common::bounds::Bounds;
 use crate::common::credential::AccessTokens;
@@ -137,6 +139,8 @@ pub(crate) struct App {
     pub(crate) answers: Arc<LastAnswers>,
     /// The bounds of the process, with how often each was reached.
     pub(crate) bounds: Bounds,
+    /// Tells whether this node does what one does for all.
+    pub(crate) duty: Duty,
     pub(crate) backups: backups::Backups,
     /// The periodic jobs.
     pub(crate) jobs: Jobs,
@@ -474,6 +478,7 @@ static TABLES: &[&[Route]] = &[
     health::ROUTES,
     setup::ROUTES,
     state::ROUTES,
+    nodes::ROUTES,
     live::ROUTES,
     principals::ROUTES,
     projects::ROUTES,

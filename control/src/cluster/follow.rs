@@ -16,8 +16,10 @@ use std::time::{Duration, Instant};
 use shared::clock::unix_ms;
 use shared::freshness::{Freshness, Moment};
 
+use super::duty::{Duty, DutyClaim};
 use crate::db::cluster::changes::{self, Mark};
-use crate::db::cluster::nodes;
+use crate::db::cluster::leases;
+use crate::db::cluster::nodes::{self, Registered};
 use crate::db::ended_sessions;
 use crate::db::engine::{Db, DbError, DbResult};
 use crate::db::record_id::NodeId;
@@ -32,8 +34,13 @@ pub(crate) struct Follower {
     served: Mark,
     /// The version that other nodes know of this one.
     reported: u64,
+    duty: DutyClaim,
+    /// The number of this process in the fences of the node.
+    incarnation: u64,
     next_look: Instant,
+    next_renewal: Instant,
     is_failing: bool,
+    is_superseded: bool,
 }
 
 /// A change that this node makes.
@@ -55,12 +62,41 @@ pub(crate) struct Awaited {
 
 impl Follower {
     /// Returns the follower of a registered node. Call it before the first snapshot is read from the database.
-    pub(crate) fn start(db: &Db, node: NodeId, freshness: Freshness) -> DbResult<Self> {
+    pub(crate) fn start(db: &Db, registered: Registered, freshness: Freshness) -> DbResult<Self> {
+        let Registered { node, incarnation } = registered;
         let asked_at = Moment::now();
         let newest = changes::newest(db, node)?;
         freshness.confirm(asked_at);
-        let (served, reported) = (newest.mark, newest.reported);
-        Ok(Self { node, freshness, served, reported, next_look: Instant::now(), is_failing: false })
+        Ok(Self {
+            node,
+            freshness,
+            served: newest.mark,
+            reported: newest.reported,
+            duty: DutyClaim::new(node),
+            incarnation,
+            next_look: Instant::now(),
+            next_renewal: Instant::now(),
+            is_failing: false,
+            is_superseded: false,
+        })
+    }
+
+    /// Tells whether this node does the jobs that one node does for all.
+    pub(crate) fn duty(&self) -> Duty {
+        self.duty.duty()
+    }
+
+    /// True if another process has started with the identity of this node. This one must end.
+    pub(crate) fn is_superseded(&self) -> bool {
+        self.is_superseded
+    }
+
+    /// Records that the node stops in order: others do not wait for it, and take its jobs. Its usage must have been stored.
+    pub(crate) fn leave(&self, db: &mut Db) -> DbResult<()> {
+        let tx = db.transaction()?;
+        leases::release(&tx, self.node)?;
+        nodes::leave(&tx, self.node)?;
+        tx.commit()
     }
 
     /// Returns the time until the next look.
@@ -89,6 +125,7 @@ impl Follower {
     }
 
     fn try_follow(&mut self, db: &Db, publisher: &mut Publisher) -> DbResult<TouchedAccess> {
+        self.renew(db)?;
         let asked_at = Moment::now();
         let newest = changes::newest(db, self.node)?;
         self.reported = newest.reported;
@@ -105,6 +142,17 @@ impl Follower {
         self.freshness.confirm(asked_at);
         self.report(db)?;
         Ok(access)
+    }
+
+    /// Renews the sign of life and the duty of this node, if it is time.
+    fn renew(&mut self, db: &Db) -> DbResult<()> {
+        let now = Instant::now();
+        if now >= self.next_renewal {
+            self.is_superseded = !nodes::renew(db, self.node, self.incarnation)?;
+            self.next_renewal = now + RENEW_EVERY;
+            self.duty.claim(db)?;
+        }
+        Ok(())
     }
 
     /// Returns what the changes since `served` have touched; everything if that is not known.
@@ -187,5 +235,6 @@ fn everything(db: &Db) -> DbResult<Touched> {
 
 /// A notification could shorten this; a node that is woken by none learns of a change after half of it on average.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+const RENEW_EVERY: Duration = Duration::from_secs(1);
 const DECIDE_TIME_MAX: Duration = Duration::from_secs(5);
 const DECIDE_PAUSE: Duration = Duration::from_millis(50);

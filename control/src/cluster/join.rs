@@ -1,4 +1,4 @@
-//! The start and the end of a node among others: its number, its place among the changes, and its clock.
+//! The start of a node among others: its number, its place among the changes, and its clock.
 
 use std::fmt;
 use std::io;
@@ -10,9 +10,9 @@ use shared::freshness::Freshness;
 
 use super::follow::Follower;
 use super::node_file::NodeFile;
+use crate::db::cluster::clock;
 use crate::db::cluster::nodes::{self, NodeStart, Registered};
-use crate::db::cluster::{clock, leases};
-use crate::db::engine::{Db, DbError, DbResult};
+use crate::db::engine::{Db, DbError};
 use crate::db::record_id::NodeId;
 
 /// What a node says about itself.
@@ -33,8 +33,6 @@ pub(crate) struct JoinParams<'a> {
 #[derive(Debug)]
 pub(crate) struct Joined {
     pub(crate) node: NodeId,
-    /// The number of this process in the fences of the node.
-    pub(crate) incarnation: u64,
     /// For the writer thread. It stands before whatever is read from now on.
     pub(crate) follower: Follower,
     /// For the snapshots.
@@ -63,21 +61,13 @@ pub(crate) fn join(db: &mut Db, params: &JoinParams<'_>) -> Result<Joined, JoinE
         file_digest: params.file_digest,
         name: params.name,
     };
-    let Registered { node, incarnation } = nodes::register(db, &start)?;
+    let registered = nodes::register(db, &start)?;
+    let Registered { node, incarnation } = registered;
     file.set_number(params.state_dir, node.number()).map_err(JoinError::File)?;
     let freshness = Freshness::new(params.stale_after);
-    let follower = Follower::start(db, node, freshness.clone())?;
+    let follower = Follower::start(db, registered, freshness.clone())?;
     tracing::info!(node.number = node.number(), node.incarnation = incarnation, "joined the other nodes");
-    Ok(Joined { node, incarnation, follower, freshness })
-}
-
-/// Records that the node stops in order: others do not wait for it, and take its jobs. Its shares and its usage must have been
-/// given back and stored.
-pub(crate) fn leave(db: &mut Db, node: NodeId) -> DbResult<()> {
-    let tx = db.transaction()?;
-    leases::release(&tx, node)?;
-    nodes::leave(&tx, node)?;
-    tx.commit()
+    Ok(Joined { node, follower, freshness })
 }
 
 /// Compares the clocks, of which the difference counts beyond the time of the question.
@@ -109,8 +99,7 @@ impl fmt::Display for JoinError {
             Self::Database(error) => write!(f, "cannot register this node in the database: {error}"),
             Self::Clock(skew_ms) => write!(
                 f,
-                "the clock of this machine differs from that of the database by {skew_ms} ms, and may by {SKEW_MS_MAX}; \
-                 synchronize them"
+                "the clock of this machine differs from its clock by {skew_ms} ms, and may by {SKEW_MS_MAX}"
             ),
         }
     }
@@ -130,6 +119,7 @@ const SKEW_MS_MAX: u64 = 30_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::db::cluster::leases;
     use crate::db::cluster::nodes::NodeStanding;
     use crate::db::testing::shared_database;
 
@@ -150,7 +140,9 @@ mod tests {
         let (kept, lost) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let mut numbers = |dir: &Path| {
             let joined = join(&mut db, &params(dir)).unwrap();
-            (joined.node.number(), joined.incarnation)
+            let incarnation = "SELECT max(incarnation) FROM fences WHERE node = :node";
+            let incarnation: u64 = db.row(incarnation, [joined.node], |row| row.get(0)).unwrap();
+            (joined.node.number(), incarnation)
         };
         assert_eq!([numbers(kept.path()), numbers(lost.path())], [(1, 1), (2, 1)]);
         std::fs::remove_file(lost.path().join("node.json")).unwrap();
@@ -162,10 +154,10 @@ mod tests {
         let Some(database) = shared_database() else { return };
         let mut db = database.connect();
         let dir = tempfile::tempdir().unwrap();
-        let Joined { node, .. } = join(&mut db, &params(dir.path())).unwrap();
-        nodes::renew(&db, node).unwrap();
+        let Joined { node, follower, .. } = join(&mut db, &params(dir.path())).unwrap();
+        nodes::renew(&db, node, 1).unwrap();
         assert!(leases::claim(&db, "job", node).unwrap());
-        leave(&mut db, node).unwrap();
+        follower.leave(&mut db).unwrap();
         assert!(leases::claim(&db, "job", NodeId::new(9)).unwrap());
         let rows = nodes::all(&db, Duration::from_mins(5)).unwrap();
         assert_eq!(rows[0].standing, NodeStanding::Left);

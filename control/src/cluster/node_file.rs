@@ -60,7 +60,8 @@ impl NodeFile {
     }
 }
 
-const NAME: &str = "node.json";
+/// The name of the file in the state directory.
+pub(crate) const NAME: &str = "node.json";
 const DRAFT: &str = "node.json.new";
 
 #[cfg(test)]

@@ -32,9 +32,13 @@ pub(crate) fn start(app: &Arc<App>, alarm: &Alarm) -> Vec<JoinHandle<()>> {
         spawn_vital(alarm, "the renewal of access tokens", renewer(app).run()),
         spawn_vital(alarm, "the refresh of OAuth sign-ins", refresher(app).run()),
         spawn_vital(alarm, "the rehearsal of restores", rehearsals(app).run()),
-        spawn_vital(alarm, "the delivery of events", deliverer(app).run()),
+        spawn_vital(alarm, "the delivery of events", on_duty(app, |app| deliverer(app).run())),
         spawn_vital(alarm, "the export of telemetry", exporter(app).run()),
-        spawn_vital(alarm, "the evaluation of alerts", AlertWatch::new(Arc::clone(app)).run()),
+        spawn_vital(
+            alarm,
+            "the evaluation of alerts",
+            on_duty(app, |app| AlertWatch::new(Arc::clone(app)).run()),
+        ),
         spawn_vital(alarm, "the sync of catalogs", catalog_sync(app).run()),
         spawn_vital(alarm, "the file of prices", price_file(app).run()),
         spawn_vital(alarm, "the file of affinity", affinity(app)),
@@ -48,6 +52,15 @@ pub(crate) fn start(app: &Arc<App>, alarm: &Alarm) -> Vec<JoinHandle<()>> {
     ];
     let storing = spawn_vital(alarm, "the storing of runs", store_runs(app.jobs.clone(), app.writer.clone()));
     vital.into_iter().chain(optional.into_iter().flatten()).chain([storing]).collect()
+}
+
+/// Runs a task that one node does for all.
+fn on_duty<F: Future<Output = ()> + Send + 'static>(
+    app: &Arc<App>,
+    task: impl Fn(&Arc<App>) -> F + Send + 'static,
+) -> impl Future<Output = ()> + Send + 'static {
+    let app = Arc::clone(app);
+    app.duty.clone().run(move || task(&app))
 }
 
 /// Stores the runs of jobs, for as long as the future is polled.
@@ -101,7 +114,7 @@ fn renewer(app: &App) -> TokenRenewer {
 
 fn refresher(app: &App) -> Refresher {
     let job = app.jobs.register("sign_in_refresh", WHEN_DUE);
-    Refresher::new(app.refreshes.clone(), Vendor::new(&app.http), app.writer.clone(), job)
+    Refresher::new(app.refreshes.clone(), Vendor::new(&app.http), app.writer.clone(), (app.duty.clone(), job))
 }
 
 fn rehearsals(app: &App) -> Rehearsals {

@@ -14,7 +14,6 @@ use shared::bound::Bound;
 use shared::build::BuildIdentity;
 use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
-use shared::freshness::Freshness;
 use shared::port::{Exchanges, Handler, HttpClient};
 use shared::request_traces::RequestTraces;
 use shared::snapshot::{SnapshotPublisher, SnapshotReader};
@@ -65,7 +64,7 @@ use crate::usage::metrics::ExchangeMetrics;
 use crate::usage::origins::{OriginQueue, OriginThread};
 use crate::usage::recent::feed::RecentFeed;
 use crate::usage::retention::RetentionPass;
-use crate::usage::telemetry::{ChangeWatch, TelemetryThread};
+use crate::usage::telemetry::TelemetryThread;
 use crate::writer::command::AdminWrite;
 use crate::writer::command::first_endpoint::{CreateFirstEndpoint, FIRST_ENDPOINT};
 use crate::writer::{Writer, WriterHandle, WriterState};
@@ -157,11 +156,10 @@ impl OutgoingWork {
 
 /// Publishes the first snapshot and starts the threads.
 pub fn start(params: Params) -> io::Result<Control> {
-    let Parts { lock, storage, mut meter, counters, journal, keys, telemetry, origins } =
+    let Parts { lock, storage, mut meter, counters, journal, keys, telemetry, origins, nodes } =
         params.state.into_parts();
     let (keys, config) = (Arc::new(keys), Arc::clone(&params.config));
-    let changes = ChangeWatch::new(&params.reader);
-    let (telemetry, keeper) = telemetry.start((&config.state_dir, &keys), changes, &params.alarm)?;
+    let (telemetry, keeper) = telemetry.start((&config.state_dir, &keys), &params.reader, &params.alarm)?;
     let jobs = Jobs::after(db::jobs::all(meter.db_mut()).map_err(io::Error::other)?);
     let (backups, retention) = (Backups::of(&config, &jobs), retention(&config, &journal, &jobs));
     let (catalog, tokens) = (CatalogCache::load(&config.state_dir, meter.db_mut()), AccessTokens::default());
@@ -171,16 +169,16 @@ pub fn start(params: Params) -> io::Result<Control> {
         catalog: Arc::clone(&catalog),
         tokens: tokens.clone(),
         counters: Arc::clone(&counters),
-        freshness: Freshness::default(),
+        freshness: nodes.freshness,
         out: params.publisher,
     };
     let publisher = first_snapshot(publisher, &mut meter).map_err(io::Error::other)?;
     let (readers, threads) = start_readers(&storage, (origins, keeper), &params.alarm)?;
-    let (view, sign_ins, ended) = (publisher.view(), publisher.sign_ins(), publisher.ended_sessions());
-    let outgoing = OutgoingWork::of(&publisher);
-    let (recent, metrics, answers) = shown_by(&meter);
-    let state = WriterState { meter, publisher, keys: Arc::clone(&keys), retention, follower: None };
-    let writer = start_writer(state, &catalog, &params.alarm)?;
+    let (view, outgoing) = (publisher.view(), OutgoingWork::of(&publisher));
+    let (sign_ins, ended) = (publisher.sign_ins(), publisher.ended_sessions());
+    let state =
+        WriterState { meter, publisher, keys: Arc::clone(&keys), retention, follower: nodes.follower };
+    let (writer, (recent, metrics, answers)) = start_writer(state, &catalog, &params.alarm)?;
     let reloader = reloader(params.config, writer.handle());
     let observer = Arc::new(Observer::new(&params.reader, &readers, (&journal, recent), params.activity));
     let app = App {
@@ -200,6 +198,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         metrics,
         answers,
         backups,
+        duty: nodes.duty,
         rehearsals: jobs.register("restore_rehearsal", "daily"),
         jobs,
         running: InFlightRequests::default(),
@@ -229,8 +228,11 @@ pub fn start(params: Params) -> io::Result<Control> {
     Ok(Control { entrance, thread, stop, outgoing, reloading, writer, threads, lock })
 }
 
+/// The recent usage, the metrics of exchanges, and the last answers of targets.
+type ShownByMeter = (Arc<RecentFeed>, Arc<ExchangeMetrics>, Arc<LastAnswers>);
+
 /// Returns what the meter keeps for the admin API.
-fn shown_by(meter: &Meter) -> (Arc<RecentFeed>, Arc<ExchangeMetrics>, Arc<LastAnswers>) {
+fn shown_by(meter: &Meter) -> ShownByMeter {
     (Arc::clone(meter.recent()), Arc::clone(meter.metrics()), Arc::clone(meter.answers()))
 }
 
@@ -254,11 +256,16 @@ fn start_readers(
     Ok((handle, StateThreads { readers, checkpoints, telemetry, origins }))
 }
 
-/// Starts the writer thread, which stores the documents of `catalog` from then on.
-fn start_writer(state: WriterState, catalog: &CatalogCache, alarm: &Alarm) -> io::Result<Writer> {
+/// Starts the writer thread, which stores the documents of `catalog` from then on. Returns also what its meter shows.
+fn start_writer(
+    state: WriterState,
+    catalog: &CatalogCache,
+    alarm: &Alarm,
+) -> io::Result<(Writer, ShownByMeter)> {
+    let shown = shown_by(&state.meter);
     let writer = Writer::start(state, alarm)?;
     catalog.store_in(document_store(writer.handle()));
-    Ok(writer)
+    Ok((writer, shown))
 }
 
 /// Starts the control thread. Returns its entrance, the thread, and the sender that ends it.

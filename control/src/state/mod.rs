@@ -12,22 +12,27 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
+use shared::freshness::Freshness;
 use shared::port::{Capture, KeptTables, StateOrigins};
 use shared::quota::Counters;
 use shared::secret::Secret;
 use shared::usage::UsageLog;
 
+use crate::cluster::duty::Duty;
+use crate::cluster::follow::Follower;
+use crate::cluster::join::{JoinError, JoinParams, Joined, join};
+use crate::cluster::node_file::NAME as NODE_FILE;
 use crate::common::vault::VaultKeys;
 use crate::db::engine::postgres::DatabaseAddress;
 use crate::db::engine::{Db, DbError};
 use crate::db::error::OpenError;
 use crate::db::postgres_state;
-use crate::db::record_id::NodeId;
 use crate::db::sqlite_state::files::Files;
 use crate::db::sqlite_state::lock::StateLock;
 use crate::db::sqlite_state::open::{DATABASE, JOURNAL, make_directory, open, open_to_read, sql_error};
 use crate::db::sqlite_state::relocate::settle;
 use crate::db::storage::Storage;
+use crate::routing::config::{SharedDatabase, Version};
 use crate::state::affinity_file::AffinityFile;
 use crate::usage::gauge::Gauge;
 use crate::usage::ingest::Meter;
@@ -74,8 +79,19 @@ pub struct OpenParams<'a> {
     pub encryption_key: &'a Secret<[u8; 32]>,
     /// `LLMGW_USAGE_DB`: true if usage is stored in a separate file. Existing usage is moved there, or back.
     pub usage_db: bool,
-    /// `LLMGW_DATABASE_URL`: the database of PostgreSQL with the state. The directory then holds what belongs to this node.
-    pub database: Option<&'a DatabaseAddress>,
+    /// The database of PostgreSQL with the state, if it is in one. The directory then holds what belongs to this node.
+    pub node: Option<NodeParams<'a>>,
+}
+
+/// The database that nodes share, and what this node says about itself.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeParams<'a> {
+    /// The database.
+    pub database: &'a SharedDatabase,
+    /// The version of this binary.
+    pub release: &'a str,
+    /// The content of the configuration file.
+    pub file: Version,
 }
 
 /// An opened state directory, locked by this process.
@@ -100,6 +116,8 @@ struct Database {
     warning: Option<String>,
     /// True if the earlier usage was lost, and with it the read positions of the journal.
     usage_is_lost: bool,
+    /// This node, if others may share the database.
+    joined: Option<Joined>,
 }
 
 impl Database {
@@ -114,23 +132,46 @@ impl Database {
             keys: opened.keys,
             warning: usage.warning,
             usage_is_lost: usage.is_lost,
+            joined: None,
         })
     }
 
-    /// Opens the database at `address`.
-    fn on_server(params: OpenParams<'_>, address: &DatabaseAddress) -> Result<Self, OpenError> {
+    /// Opens the database of PostgreSQL, and joins the nodes that share it.
+    fn on_server(params: OpenParams<'_>, node: NodeParams<'_>) -> Result<Self, OpenError> {
+        let NodeParams { database: SharedDatabase { address, node_name, stale_after }, release, file } = node;
         make_directory(params.dir)?;
         let lock = StateLock::take(params.dir)?;
         let path = params.dir.join(DATABASE);
         if path.exists() {
             return Err(OpenError::TwoStates { place: address.to_string(), path });
         }
-        let (_, keys) = postgres_state::open(address, params.encryption_key)?;
-        let node = NodeId::new(1);
+        let (mut db, keys) = postgres_state::open(address, params.encryption_key)?;
+        let joining = JoinParams {
+            state_dir: params.dir,
+            release,
+            file_digest: &file.digest(),
+            name: node_name,
+            stale_after: *stale_after,
+        };
+        let joined = join(&mut db, &joining).map_err(|error| join_error(address, params.dir, error))?;
+        let node = joined.node;
         let writer = address.connect(node.number());
         let writer = writer.map_err(|source| postgres_state::database_error(address, &source))?;
         let storage = Storage::Server { address: Box::new(address.clone()), node };
-        Ok(Self { lock, storage, writer, keys, warning: None, usage_is_lost: false })
+        Ok(Self { lock, storage, writer, keys, warning: None, usage_is_lost: false, joined: Some(joined) })
+    }
+}
+
+/// Returns the error of a node that cannot join the others.
+fn join_error(address: &DatabaseAddress, dir: &Path, error: JoinError) -> OpenError {
+    match error {
+        JoinError::File(source) => OpenError::Io { path: dir.join(NODE_FILE), source },
+        JoinError::Database(source) => postgres_state::database_error(address, &source),
+        JoinError::Clock(_) => OpenError::Database {
+            place: address.to_string(),
+            detail: error.to_string(),
+            remedy: "let both follow a time server",
+        },
     }
 }
 
@@ -145,15 +186,33 @@ pub(crate) struct Parts {
     pub(crate) keys: VaultKeys,
     pub(crate) telemetry: TelemetryQueue,
     pub(crate) origins: OriginQueue,
+    pub(crate) nodes: AmongNodes,
+}
+
+/// This gateway among the nodes that share its database. The default is that of a gateway with its own database: it follows no
+/// changes, is always current, and does every job itself.
+#[derive(Debug, Default)]
+pub(crate) struct AmongNodes {
+    pub(crate) follower: Option<Follower>,
+    pub(crate) freshness: Freshness,
+    pub(crate) duty: Duty,
+}
+
+impl From<Joined> for AmongNodes {
+    fn from(joined: Joined) -> Self {
+        let Joined { follower, freshness, node: _ } = joined;
+        let duty = follower.duty();
+        Self { follower: Some(follower), freshness, duty }
+    }
 }
 
 impl State {
     /// Opens the state and creates it if it does not exist. On an error nothing has been changed, except that moving
     /// the usage to its configured file may be incomplete; the next start continues it.
     pub fn open(params: OpenParams<'_>) -> Result<Self, OpenError> {
-        let database = match params.database {
+        let database = match params.node {
             None => Database::in_files(params)?,
-            Some(address) => Database::on_server(params, address)?,
+            Some(node) => Database::on_server(params, node)?,
         };
         let dir = params.dir.join(JOURNAL);
         let (journal, inbox) =
@@ -203,7 +262,7 @@ impl State {
     pub(crate) fn into_parts(self) -> Parts {
         let gauge: Arc<Gauge> = Arc::clone(self.journal.gauge());
         let counters = Arc::new(Counters::default());
-        let Database { lock, storage, writer, keys, warning: _, usage_is_lost } = self.database;
+        let Database { lock, storage, writer, keys, warning: _, usage_is_lost, joined } = self.database;
         let mut meter = Meter::new(writer, self.inbox, gauge, Arc::clone(&counters));
         if usage_is_lost {
             meter.usage_is_lost();
@@ -217,6 +276,7 @@ impl State {
             keys,
             telemetry: self.telemetry,
             origins: self.origins,
+            nodes: joined.map(AmongNodes::from).unwrap_or_default(),
         }
     }
 }

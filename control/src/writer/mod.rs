@@ -75,10 +75,7 @@ impl Writer {
     /// Starts the writer thread.
     pub(crate) fn start(state: WriterState, alarm: &Alarm) -> io::Result<Self> {
         let (jobs, waiting) = bounded(WRITER_JOBS.max());
-        let thread = alarm.spawn("llmgw-writer", move || {
-            run(state, &waiting);
-            Ok(())
-        })?;
+        let thread = alarm.spawn("llmgw-writer", move || run(state, &waiting))?;
         Ok(Self { jobs, thread })
     }
 
@@ -181,13 +178,14 @@ impl WriterHandle {
     }
 }
 
-fn run(mut state: WriterState, jobs: &Receiver<WriterJob>) {
+/// Works until it is stopped. Fails if another process has started with the identity of this node.
+fn run(mut state: WriterState, jobs: &Receiver<WriterJob>) -> io::Result<()> {
     let mut pause = PAUSE_MIN;
     loop {
         let until_followed = state.meter.until_followed().unwrap_or(pause);
         let job = state.serve(jobs, pause.min(until_followed));
-        state.follow();
-        let WriterState { meter, keys, retention, .. } = &mut state;
+        state.follow()?;
+        let WriterState { meter, keys, retention, follower, .. } = &mut state;
         let is_ordered =
             matches!(job, Ok(WriterJob::Flush(_) | WriterJob::Stop) | Err(RecvTimeoutError::Disconnected));
         let round = if is_ordered || meter.is_due() { meter.round() } else { Round::Idle };
@@ -201,7 +199,7 @@ fn run(mut state: WriterState, jobs: &Receiver<WriterJob>) {
         if round != Round::More {
             meter.index_requests();
             meter.follow_records();
-            if retention.is_due() {
+            if retention.is_due() && follower.as_ref().is_none_or(|follower| follower.duty().is_held()) {
                 retention.step(meter.usage_mut(), keys);
             }
         }
@@ -212,7 +210,10 @@ fn run(mut state: WriterState, jobs: &Receiver<WriterJob>) {
                 flush(meter, round);
                 let _ = reply.send(());
             }
-            Ok(WriterJob::Stop) | Err(RecvTimeoutError::Disconnected) => return finish(meter),
+            Ok(WriterJob::Stop) | Err(RecvTimeoutError::Disconnected) => {
+                finish(meter, follower.as_ref());
+                return Ok(());
+            }
             Ok(_) | Err(RecvTimeoutError::Timeout) => {}
         }
     }
@@ -259,12 +260,19 @@ impl WriterState {
     }
 
     /// Publishes what other nodes have changed, if it is time to look.
-    fn follow(&mut self) {
-        let Self { meter, publisher, follower: Some(follower), .. } = self else { return };
+    fn follow(&mut self) -> io::Result<()> {
+        let Self { meter, publisher, follower: Some(follower), .. } = self else { return Ok(()) };
         if follower.wait().is_zero() {
             let access = follower.follow(meter.db_mut(), publisher);
             meter.access_changed(&access);
+            if follower.is_superseded() {
+                return Err(io::Error::other(
+                    "another process has started with the node.json of this one's state directory; give each node a \
+                     directory of its own",
+                ));
+            }
         }
+        Ok(())
     }
 
     fn dry_run(&mut self, (command, actor, caller): QueuedDryRun) {
@@ -297,7 +305,7 @@ fn flush(meter: &mut Meter, mut round: Round) {
     }
 }
 
-fn finish(meter: &mut Meter) {
+fn finish(meter: &mut Meter, follower: Option<&Follower>) {
     let until = Instant::now() + STOP_TIME_MAX;
     loop {
         let round = meter.round();
@@ -317,6 +325,11 @@ fn finish(meter: &mut Meter) {
             Round::Idle => thread::park_timeout(PAUSE_MIN),
             Round::Failing(wait) => thread::park_timeout(wait),
         }
+    }
+    if let Some(Err(error)) = follower.map(|follower| follower.leave(meter.db_mut())) {
+        tracing::warn!(
+            "other nodes will wait for this one for some seconds, because it cannot say that it stops: {error}"
+        );
     }
     meter.end();
 }

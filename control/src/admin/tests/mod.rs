@@ -128,7 +128,7 @@ impl Gateway {
             dir: &dir,
             encryption_key: &config.credential_encryption_key,
             usage_db: false,
-            database: None,
+            node: None,
         })
         .unwrap();
         let log = state.usage_log().unwrap();

@@ -58,11 +58,6 @@ fn after_a_stop_requests_return_503_and_the_state_can_be_opened() {
     assert_eq!(response.status(), 503);
     assert!(text(response.into_body()).contains("\"draining\""));
     let key = shared::secret::Secret::new([3; 32]);
-    State::open(OpenParams {
-        dir: &home.join("state"),
-        encryption_key: &key,
-        usage_db: false,
-        database: None,
-    })
-    .unwrap();
+    State::open(OpenParams { dir: &home.join("state"), encryption_key: &key, usage_db: false, node: None })
+        .unwrap();
 }

@@ -82,8 +82,11 @@ impl Jobs {
         Self(Arc::new(JobTable { earlier, ..JobTable::default() }))
     }
 
-    /// Adds a job to the table.
+    /// Adds a job to the table, unless it is there.
     pub(crate) fn register(&self, name: &'static str, interval: impl Into<String>) -> Job {
+        if let Some(place) = self.rows().iter().position(|row| row.status.name == name) {
+            return Job { jobs: self.clone(), place };
+        }
         let stored = self.0.earlier.iter().find(|run| run.job == name).cloned();
         let status = JobStatus {
             name,

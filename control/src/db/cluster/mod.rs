@@ -1,14 +1,13 @@
 //! What nodes that share a PostgreSQL know of each other: the tables `cluster`, `changes`, `nodes`, `fences`, `job_leases` and
 //! `board`. Their statements use the clock and the start of the server (`engine/postgres/schema.rs`), so they run on
 //! PostgreSQL only.
-#![cfg_attr(
-    not(test),
-    expect(dead_code, reason = "no setting names a PostgreSQL yet; the tests run these modules on one")
-)]
 
+#[cfg_attr(not(test), expect(dead_code, reason = "nodes show each other nothing yet"))]
 pub(crate) mod board;
 pub(crate) mod changes;
 pub(crate) mod clock;
+#[cfg_attr(not(test), expect(dead_code, reason = "only the start of a process takes its fences yet"))]
 pub(crate) mod fences;
+#[cfg_attr(not(test), expect(dead_code, reason = "no job stores a result that only the holder may store"))]
 pub(crate) mod leases;
 pub(crate) mod nodes;

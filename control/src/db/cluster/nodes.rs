@@ -101,9 +101,14 @@ fn number(tx: &Db, start: &NodeStart<'_>) -> DbResult<NodeId> {
     tx.row(NEXT, (), |row| row.get(0))
 }
 
-/// Renews the node's sign of life, for [`ALIVE`].
-pub(crate) fn renew(tx: &Db, node: NodeId) -> DbResult<()> {
-    tx.execute(RENEW, named_params! {":node": node, ":alive": milliseconds(ALIVE)}).map(drop)
+/// Renews the node's sign of life, for [`ALIVE`]. Returns false if a later process has its identity.
+pub(crate) fn renew(tx: &Db, node: NodeId, incarnation: u64) -> DbResult<bool> {
+    let values = named_params! {":node": node, ":alive": milliseconds(ALIVE), ":incarnation": incarnation};
+    if tx.execute(RENEW, values)? == 1 {
+        return Ok(true);
+    }
+    // A failover may have lost the registration of this process, which is no other one.
+    Ok(!tx.exists(IS_SUPERSEDED, named_params! {":node": node, ":incarnation": incarnation})?)
 }
 
 /// Records that the node stops in order: it serves no more.
@@ -130,6 +135,11 @@ pub(crate) fn all(db: &Db, stale: Duration) -> DbResult<Vec<NodeRow>> {
             standing: standing(row)?,
         })
     })
+}
+
+/// Returns the number of the newest change of the state.
+pub(crate) fn newest_version(db: &Db) -> DbResult<u64> {
+    db.row(NEWEST, (), |row| row.get("version"))
 }
 
 /// Returns the nodes besides `me` that may serve by a state before `version`.
@@ -169,13 +179,15 @@ const NEXT: &str = "SELECT coalesce(max(node), 0) + 1 FROM nodes";
 const PUT: &str = "INSERT INTO nodes (node, identity, alive_until_ms, seen_version, release, file_digest, name) \
      VALUES (:node, :identity, 0, 0, :release, :digest, :name) ON CONFLICT (node) DO UPDATE SET \
      release = excluded.release, file_digest = excluded.file_digest, name = excluded.name, left_at_ms = NULL";
-const RENEW: &str =
-    "UPDATE nodes SET alive_until_ms = now_ms() + :alive, left_at_ms = NULL WHERE node = :node";
+const RENEW: &str = "UPDATE nodes SET alive_until_ms = now_ms() + :alive, left_at_ms = NULL WHERE node = :node \
+     AND NOT EXISTS (SELECT 1 FROM fences WHERE node = :node AND incarnation > :incarnation)";
+const IS_SUPERSEDED: &str = "SELECT 1 FROM fences WHERE node = :node AND incarnation > :incarnation";
 const LEAVE: &str = "UPDATE nodes SET alive_until_ms = 0, left_at_ms = now_ms() WHERE node = :node";
 const REPORT: &str = "UPDATE nodes SET seen_version = :version WHERE node = :node \
      AND (:version = 0 OR EXISTS (SELECT 1 FROM changes WHERE version = :version AND token = :token))";
 const ALL: &str = "SELECT node, name, release, file_digest, seen_version, alive_until_ms, left_at_ms IS NOT NULL AS has_left, \
      alive_until_ms > now_ms() AS is_live, alive_until_ms + :stale > now_ms() AS is_heard FROM nodes ORDER BY node";
+const NEWEST: &str = "SELECT version FROM cluster WHERE id = 1";
 const UNSEEN: &str = "SELECT node, alive_until_ms > now_ms() AS is_live FROM nodes WHERE node <> :me AND left_at_ms IS NULL \
      AND seen_version < :version AND alive_until_ms + :stale > now_ms() ORDER BY node";
 
@@ -225,9 +237,9 @@ mod tests {
         let Some(database) = shared_database() else { return };
         let mut db = database.connect();
         let standing = |db: &Db| all(db, STALE).unwrap()[0].standing;
-        let node = register(&mut db, &start("a", None)).unwrap().node;
+        let Registered { node, incarnation } = register(&mut db, &start("a", None)).unwrap();
         assert_eq!(standing(&db), NodeStanding::Stale, "it does not serve yet");
-        renew(&db, node).unwrap();
+        assert!(renew(&db, node, incarnation).unwrap());
         assert_eq!(standing(&db), NodeStanding::Live);
         let ago = |ms: u64| {
             let sql = "UPDATE nodes SET alive_until_ms = now_ms() - :ms WHERE node = :node";
@@ -237,11 +249,12 @@ mod tests {
         assert_eq!(standing(&db), NodeStanding::Silent);
         ago(300_001);
         assert_eq!(standing(&db), NodeStanding::Stale);
-        renew(&db, node).unwrap();
+        assert!(renew(&db, node, incarnation).unwrap());
         leave(&db, node).unwrap();
         assert_eq!(standing(&db), NodeStanding::Left);
-        register(&mut db, &start("a", None)).unwrap();
-        renew(&db, node).unwrap();
+        let later = register(&mut db, &start("a", None)).unwrap();
+        assert!(!renew(&db, node, incarnation).unwrap(), "another process has the node");
+        assert!(renew(&db, node, later.incarnation).unwrap());
         assert_eq!(standing(&db), NodeStanding::Live);
     }
 
@@ -250,7 +263,7 @@ mod tests {
         let Some(database) = shared_database() else { return };
         let mut db = database.connect();
         let [a, b, c] = ["a", "b", "c"].map(|name| register(&mut db, &start(name, None)).unwrap().node);
-        [a, b, c].iter().for_each(|node| renew(&db, *node).unwrap());
+        [a, b, c].iter().for_each(|node| assert!(renew(&db, *node, 1).unwrap()));
         let mark = database.change(&mut db, a, "{}");
         let seen = |db: &Db| unseen(db, mark.version, a, STALE).unwrap();
         assert_eq!(seen(&db), Unseen { live: vec![b, c], silent: vec![] });

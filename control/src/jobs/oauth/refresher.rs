@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use shared::clock::unix_ms;
 
 use super::Vendor;
+use crate::cluster::duty::Duty;
 use crate::common::actor::Actor;
 use crate::common::background::{Job, JobTasks, NamedTasks, Panicked};
 use crate::common::credential::oauth::{
@@ -28,13 +29,20 @@ pub(crate) struct Refresher {
     schedule: RefreshSchedule,
     vendor: Vendor,
     writer: WriterHandle,
+    /// One node refreshes for all: a vendor replaces the token that was used.
+    duty: Duty,
     /// Reports the refreshes.
     tasks: JobTasks,
 }
 
 impl Refresher {
-    pub(crate) fn new(schedule: RefreshSchedule, vendor: Vendor, writer: WriterHandle, job: Job) -> Self {
-        Self { schedule, vendor, writer, tasks: JobTasks::of(job) }
+    pub(crate) fn new(
+        schedule: RefreshSchedule,
+        vendor: Vendor,
+        writer: WriterHandle,
+        (duty, job): (Duty, Job),
+    ) -> Self {
+        Self { schedule, vendor, writer, duty, tasks: JobTasks::of(job) }
     }
 
     /// Refreshes tokens for as long as the future is polled.
@@ -42,7 +50,8 @@ impl Refresher {
         let mut refreshing = NamedTasks::new();
         let mut is_owing = false;
         loop {
-            for due in self.schedule.take_due(unix_ms()) {
+            let due = if self.duty.is_held() { self.schedule.take_due(unix_ms()) } else { Vec::new() };
+            for due in due {
                 self.tasks.begins();
                 let (vendor, writer) = (self.vendor.clone(), self.writer.clone());
                 let provider = due.connection.provider.clone();
@@ -52,6 +61,7 @@ impl Refresher {
             let pause_ms = self.schedule.pause_ms(now_ms);
             self.tasks.waits_until(pause_ms.map(|pause_ms| now_ms.saturating_add(pause_ms)));
             let pause = pause_ms.map_or(PAUSE_MAX, Duration::from_millis);
+            let pause = if self.duty.is_held() { pause } else { pause.max(PAUSE_OFF_DUTY) };
             let pause = if is_owing { PAUSE_OWING } else { pause.min(PAUSE_MAX) };
             tokio::select! {
                 Some((provider, result)) = refreshing.next() => {
@@ -146,5 +156,7 @@ fn reason(connection: &OauthConnection, failure: &TokenFailure) -> String {
 
 /// The longest sleep; bounds how late a step of the clock is noticed.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// What is due waits for the node that has the duty.
+const PAUSE_OFF_DUTY: Duration = Duration::from_secs(1);
 const PAUSE_OWING: Duration = Duration::from_millis(200);
 const STORE_PAUSE: Duration = Duration::from_secs(1);

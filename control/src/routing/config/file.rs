@@ -27,6 +27,17 @@ pub enum Version {
     Content([u8; 32]),
 }
 
+impl Version {
+    /// Returns the SHA-256 of the content as hexadecimal digits; the reason why there is none otherwise.
+    pub(crate) fn digest(self) -> String {
+        match self {
+            Self::Absent => "absent".to_owned(),
+            Self::Unreadable => "unreadable".to_owned(),
+            Self::Content(digest) => shared::hex::encode(&digest),
+        }
+    }
+}
+
 /// Collects faults by path while a file is checked; positions are looked up once, at the end.
 pub(super) struct Notes {
     file: PathBuf,

@@ -5,16 +5,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::env::{CORE_DUMPS, Environment, VARIABLES};
 use super::fault::{ConfigError, ConfigFault};
 use super::file::{self, FileReading, Notes, Version};
-use super::model::{Config, Routing};
+use super::model::{Config, Routing, SharedDatabase};
 use super::seed::Seed;
 use super::{failover_gaps, identity, otlp, plain_secrets, schema, serving, validate};
 use crate::common::regular_file;
-use crate::db::engine::postgres::DatabaseAddress;
 
+const STALE_SECONDS: u64 = 300;
 const USAGE_DB: &str = "LLMGW_USAGE_DB";
 pub(super) const DATABASE_URL: &str = "LLMGW_DATABASE_URL";
 
@@ -161,8 +162,12 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
 }
 
 /// Returns the database of PostgreSQL with the state, if it is in one. What is for a state in files is then a fault.
-fn database(layers: &mut Layers<'_>, usage_db: bool, has_schedule: bool) -> Option<DatabaseAddress> {
-    let address = layers.secret(DATABASE_URL, layers.environment.database(DATABASE_URL))?;
+fn database(layers: &mut Layers<'_>, usage_db: bool, has_schedule: bool) -> Option<SharedDatabase> {
+    let environment = layers.environment;
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let node_name = layers.take("LLMGW_NODE_NAME", environment.text("LLMGW_NODE_NAME"), None, host);
+    let stale_seconds = layers.count("LLMGW_STALE_SECONDS", None, STALE_SECONDS);
+    let address = layers.secret(DATABASE_URL, environment.database(DATABASE_URL))?;
     if usage_db {
         layers.fault(
             USAGE_DB,
@@ -174,7 +179,7 @@ fn database(layers: &mut Layers<'_>, usage_db: bool, has_schedule: bool) -> Opti
                        own tools";
         layers.fault(identity::BACKUP_SCHEDULE, message);
     }
-    Some(address)
+    Some(SharedDatabase { address, node_name, stale_after: Duration::from_secs(stale_seconds) })
 }
 
 /// Returns the state directory and the configuration file for this environment.

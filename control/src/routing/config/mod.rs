@@ -45,7 +45,7 @@ pub use layer::{Loaded, Reread, Setting, SettingSource, listens_at, load, places
 pub(crate) use model::OAUTH_CALLBACK;
 pub use model::{
     AdminKey, Config, ConnectionAuth, Endpoint, ExtensionLink, KeptKey, Lifetimes, LogFormat, Logging,
-    Member, Partner, Policies, Provider, Routing, Server, Sso, TlsFiles,
+    Member, Partner, Policies, Provider, Routing, Server, SharedDatabase, Sso, TlsFiles,
 };
 pub use offline::{Offline, offline};
 pub use otlp::{Otlp, OtlpMetrics, OtlpTraces};

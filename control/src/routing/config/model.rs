@@ -67,8 +67,8 @@ pub struct Config {
     pub lifetimes: Lifetimes,
     /// True if usage is stored in a separate database (STATE-1).
     pub usage_db: bool,
-    /// `LLMGW_DATABASE_URL`: the database of PostgreSQL with the state; `None` if the state is in files.
-    pub database: Option<DatabaseAddress>,
+    /// The database of PostgreSQL with the state; `None` if the state is in files.
+    pub database: Option<SharedDatabase>,
     /// `LLMGW_PRICES_URL`: the source of newer price lists.
     pub prices_url: Option<String>,
     /// `LLMGW_BACKUP_SCHEDULE`.
@@ -87,6 +87,17 @@ pub struct Config {
     pub version: Version,
     /// The environment that this configuration was read from.
     pub environment: Arc<Environment>,
+}
+
+/// The database that the nodes of a cluster share.
+#[derive(Clone, Debug)]
+pub struct SharedDatabase {
+    /// `LLMGW_DATABASE_URL`.
+    pub address: DatabaseAddress,
+    /// `LLMGW_NODE_NAME`: the name of this node for operators.
+    pub node_name: String,
+    /// `LLMGW_STALE_SECONDS`: the time without the database after which project keys are refused.
+    pub stale_after: Duration,
 }
 
 /// Server settings of the process.

@@ -19,9 +19,11 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use shared::alarm::Alarm;
 use shared::clock;
 use shared::port::{Capture, ExchangeTap, Side};
+use shared::snapshot::SnapshotReader;
 use tokio::sync::oneshot;
 
-pub(crate) use self::changes::{ChangeQuestion, ChangeWatch};
+pub(crate) use self::changes::ChangeQuestion;
+use self::changes::ChangeWatch;
 use crate::common::bounds::TELEMETRY_ORDERS;
 use crate::common::recorded::{Allowance, RecordedExchange, Sides};
 use crate::common::vault::{SealPlace, VaultKeys};
@@ -84,7 +86,7 @@ impl TelemetryQueue {
     pub(crate) fn start(
         self,
         (dir, keys): (&Path, &Arc<VaultKeys>),
-        changes: ChangeWatch,
+        snapshots: &SnapshotReader,
         alarm: &Alarm,
     ) -> io::Result<(Telemetry, TelemetryThread)> {
         let Self { telemetry, orders } = self;
@@ -94,7 +96,7 @@ impl TelemetryQueue {
             db: None,
             opened_at: None,
             dropped: Arc::clone(&telemetry.dropped),
-            changes,
+            changes: ChangeWatch::new(snapshots),
         };
         let thread = alarm.spawn("llmgw-telemetry", move || {
             keeper.run(&orders);

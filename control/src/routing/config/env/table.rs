@@ -119,6 +119,9 @@ pub static VARIABLES: &[Variable] = &[
          there, or back"),
     row("LLMGW_DATABASE_URL", Database, "none", "Preview: keep the state in this database of PostgreSQL instead of files in \
          the state directory"),
+    row("LLMGW_NODE_NAME", Text, "the name of the machine", "Name of this gateway among those that share the database"),
+    row("LLMGW_STALE_SECONDS", Count(5, 86_400), "300", "With LLMGW_DATABASE_URL: how long project keys are accepted while the \
+         database cannot be reached"),
     row("LLMGW_CORE_DUMPS", Flag, "false", "Allow core dumps and debuggers; memory contains keys and \
          prompts"),
     row("LLMGW_BACKUP_SCHEDULE", Schedule, "none", "Times of automatic backups in cron syntax, e.g. 30 3 * * *; \

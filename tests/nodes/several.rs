@@ -1,0 +1,110 @@
+//! Several gateways on one PostgreSQL: each serves by the changes of all, and each record and each alert is there once.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use super::{database, node};
+use crate::support::admin::Admin;
+use crate::support::gateway::Gateway;
+use crate::support::{Answer, Client, Upstream, Yaml, chat, wait};
+
+/// Starts `count` gateways on the database at `url`.
+async fn nodes(yaml: &Yaml, url: &str, count: usize) -> Vec<Gateway> {
+    let mut nodes = Vec::new();
+    for number in 1..=count {
+        nodes.push(node(yaml, url).env("LLMGW_NODE_NAME", format!("n{number}")).start().await);
+    }
+    nodes
+}
+
+async fn status(gateway: &Gateway, key: &str) -> u16 {
+    Client::new(gateway.address(), Some(key)).chat(chat::request("up/m")).await.status
+}
+
+#[tokio::test]
+async fn a_key_serves_and_is_refused_at_every_node_once_its_change_is_published() {
+    let Some(database) = database() else { return };
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let nodes = nodes(&Yaml::one(upstream.base_url()), &database.url(), 3).await;
+    let [one, two, three] = nodes.as_slice() else { unreachable!() };
+    let admin = Admin(one.client());
+    let project = admin.project("blue").await;
+    let made = admin.call("POST", "keys", json!({"name": "k", "project": project})).await;
+    assert_eq!((made.status, made.header("x-llmgw-published")), (201, Some("true")), "{made:?}");
+    let (key, id) = (made.json()["key"].as_str().unwrap().to_owned(), made.json()["id"].clone());
+    for gateway in &nodes {
+        assert_eq!(status(gateway, &key).await, 200);
+    }
+    // The sums and lists of each node are those of all.
+    for gateway in &nodes {
+        assert_eq!(gateway.records(3).await.len(), 3);
+        let usage = wait::eventually("the usage of all nodes", async || {
+            let totals = Admin(gateway.client()).done("GET", "usage", Value::Null).await["totals"].clone();
+            (totals["requests"] == 3).then_some(totals)
+        });
+        usage.await;
+    }
+    // Revoked at another node than the one that made it.
+    let path = format!("keys/{}", id.as_str().unwrap());
+    let revoked = Admin(three.client()).call("PATCH", &path, json!({"state": "revoked"})).await;
+    assert_eq!((revoked.status, revoked.header("x-llmgw-published")), (200, Some("true")), "{revoked:?}");
+    for gateway in &nodes {
+        assert_eq!(status(gateway, &key).await, 401);
+    }
+    let listed = Admin(two.client()).done("GET", "nodes", Value::Null).await;
+    let rows = listed["data"].as_array().unwrap();
+    let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["n1", "n2", "n3"], "{listed}");
+    assert!(rows.iter().all(|row| row["standing"] == "live"), "{listed}");
+    assert!(rows.iter().all(|row| row["seen_version"] == listed["newest_version"]), "{listed}");
+    assert_eq!(rows.iter().filter(|row| row["is_this"] == true).count(), 1);
+}
+
+#[tokio::test]
+async fn a_node_that_is_killed_is_silent_and_one_that_stops_has_left() {
+    let Some(database) = database() else { return };
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let mut nodes = nodes(&Yaml::one(upstream.base_url()), &database.url(), 3).await;
+    let (mut three, two, one) = (nodes.pop().unwrap(), nodes.pop().unwrap(), nodes.pop().unwrap());
+    let admin = Admin(one.client());
+    let project = admin.project("blue").await;
+    let key = admin.key(json!({"project": project})).await;
+    assert_eq!(status(&two, &key.key).await, 200);
+    let setup = two.kill().await;
+    three.signal(Signal::TERM);
+    assert!(three.exit().await.success());
+    let standing = async |name: &str| {
+        let listed = admin.done("GET", "nodes", Value::Null).await;
+        let rows = listed["data"].as_array().unwrap();
+        rows.iter().find(|row| row["name"] == name).unwrap()["standing"].clone()
+    };
+    assert_eq!(standing("n3").await, "left");
+    wait::eventually("a killed node to be silent", async || (standing("n2").await == "silent").then_some(()))
+        .await;
+    let changed = admin.call("POST", "projects", json!({"name": "green"})).await;
+    assert_eq!(changed.header("x-llmgw-published"), Some("true"), "no live node is behind");
+    assert_eq!(changed.header("x-llmgw-silent-nodes"), Some("2"));
+    // It comes back as the same node, and what its journal has is stored.
+    let two = setup.start().await;
+    wait::eventually("the node that is back", async || (standing("n2").await == "live").then_some(())).await;
+    assert_eq!(one.records(1).await.len(), 1);
+    drop(two);
+}
+
+#[tokio::test]
+async fn a_second_process_with_the_directory_of_a_node_ends_the_first() {
+    let Some(database) = database() else { return };
+    let yaml = Yaml::one("http://127.0.0.1:9/v1");
+    let mut first = node(&yaml, &database.url()).start().await;
+    let second = node(&yaml, &database.url());
+    std::fs::create_dir_all(second.state()).unwrap();
+    std::fs::copy(first.state().join("node.json"), second.state().join("node.json")).unwrap();
+    let second = second.start().await;
+    assert_eq!(first.exit().await.code(), Some(70));
+    first.logs("another process has started with the node.json").await;
+    assert_eq!(second.client().get("/ready").await.unwrap().status, 200);
+    let listed = Admin(second.client()).done("GET", "nodes", Value::Null).await;
+    assert_eq!(listed["data"].as_array().unwrap().len(), 1, "{listed}");
+}
