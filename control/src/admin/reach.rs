@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::cluster::follow::Awaited;
 use crate::db::cluster::nodes::{self, Unseen};
+use crate::db::error::QueryError;
 use crate::db::readers::Readers;
 
 /// The nodes that may serve by a state before a change.
@@ -18,11 +19,14 @@ impl Reach {
     /// Waits until all live nodes have seen a change, for [`REACH_TIME_MAX`] at most.
     pub(super) async fn wait(readers: &Readers, awaited: Awaited) -> Self {
         let Awaited { version, node, stale_after } = awaited;
+        Self::wait_with(|| readers.ask(move |db| nodes::unseen(db, version, node, stale_after))).await
+    }
+
+    async fn wait_with<F: Future<Output = Result<Unseen, QueryError>>>(ask: impl Fn() -> F) -> Self {
         let until = Instant::now() + REACH_TIME_MAX;
         let mut pause = PAUSE_MIN;
         loop {
-            let asked = readers.ask(move |db| nodes::unseen(db, version, node, stale_after)).await;
-            let Ok(unseen) = asked else { return Self(None) };
+            let Ok(unseen) = ask().await else { return Self(None) };
             if unseen.live.is_empty() || Instant::now() + pause > until {
                 return Self(Some(unseen));
             }
@@ -54,8 +58,38 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::future::ready;
+
     use super::*;
     use crate::db::record_id::NodeId;
+
+    /// Waits while a live node reports the change at the `nth` question. Returns the outcome, and how long it took.
+    fn waited(nth: u32) -> (Reach, Duration) {
+        let asked = Cell::new(0);
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().build().unwrap();
+        runtime.block_on(async {
+            let began = Instant::now();
+            let reach = Reach::wait_with(|| {
+                asked.set(asked.get() + 1);
+                let live = if asked.get() < nth { vec![NodeId::new(2)] } else { Vec::new() };
+                ready(Ok(Unseen { live, silent: vec![] }))
+            });
+            (reach.await, began.elapsed())
+        })
+    }
+
+    #[test]
+    fn an_answer_waits_for_live_nodes_for_a_second_at_most() {
+        assert_eq!(waited(1).0, Reach(Some(Unseen::default())));
+        let (reach, took) = waited(4);
+        assert_eq!(reach, Reach(Some(Unseen::default())));
+        assert!(took >= PAUSE_MIN * 7, "{took:?}");
+        let (reach, took) = waited(u32::MAX);
+        assert_eq!(reach.0.unwrap().live, [NodeId::new(2)]);
+        assert!(took + PAUSE_MAX >= REACH_TIME_MAX, "{took:?}");
+    }
 
     #[test]
     fn the_headers_name_silent_nodes_and_tell_whether_live_ones_have_the_change() {

@@ -169,7 +169,7 @@ mod tests {
         let mut db = database.connect();
         let dir = tempfile::tempdir().unwrap();
         let sql = "CREATE OR REPLACE FUNCTION now_ms() RETURNS BIGINT LANGUAGE sql VOLATILE AS \
-                   'SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT) + 31000'";
+                   'SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT) + 31000'";
         db.batch(sql).unwrap();
         let refused = join(&mut db, &params(dir.path()));
         assert!(matches!(refused, Err(JoinError::Clock(30_001..=31_000))), "{refused:?}");

@@ -13,7 +13,7 @@ CREATE FUNCTION instr(text, text) RETURNS BIGINT LANGUAGE sql IMMUTABLE PARALLEL
 CREATE FUNCTION json_each(list TEXT) RETURNS TABLE (value TEXT) LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS 'SELECT json_array_elements_text(list::json)';
 CREATE FUNCTION now_ms() RETURNS BIGINT LANGUAGE sql VOLATILE
-    AS 'SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)';
+    AS 'SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)';
 CREATE FUNCTION server_start() RETURNS BIGINT LANGUAGE sql STABLE
     AS 'SELECT CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000 AS BIGINT)';
 ";
