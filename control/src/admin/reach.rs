@@ -19,6 +19,7 @@ impl Reach {
     /// Waits until all live nodes have seen a change, for [`REACH_TIME_MAX`] at most.
     pub(super) async fn wait(readers: &Readers, awaited: Awaited) -> Self {
         let Awaited { version, node, stale_after } = awaited;
+        let Some(version) = version else { return Self(Some(Unseen::default())) };
         Self::wait_with(|| readers.ask(move |db| nodes::unseen(db, version, node, stale_after))).await
     }
 

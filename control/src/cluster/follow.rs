@@ -53,7 +53,8 @@ pub(crate) struct OwnChange {
 /// The change that other nodes must see before it is in force everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Awaited {
-    pub(crate) version: u64,
+    /// Its number; `None` if nodes serve by nothing that it changed.
+    pub(crate) version: Option<u64>,
     /// The node that made it.
     pub(crate) node: NodeId,
     /// The time after which a node that is cut off refuses project keys.
@@ -140,7 +141,7 @@ impl Follower {
             self.served = newest.mark;
         }
         self.freshness.confirm(asked_at);
-        self.report(db)?;
+        self.report(db);
         Ok(access)
     }
 
@@ -166,12 +167,13 @@ impl Follower {
         }
     }
 
-    fn report(&mut self, db: &Db) -> DbResult<()> {
-        if self.reported != self.served.version {
-            nodes::report(db, self.node, &self.served)?;
-            self.reported = self.served.version;
+    /// Reports the newest change to the other nodes, unless they know it. The next look repeats it if it fails.
+    fn report(&mut self, db: &Db) {
+        if self.reported != self.served.version
+            && let Err(error) = nodes::report(db, self.node, &self.served)
+        {
+            tracing::debug!("a change is published, but not yet reported: {error}");
         }
-        Ok(())
     }
 
     /// Begins a change of this node: no other node makes one until the transaction ends.
@@ -203,9 +205,9 @@ impl Follower {
     }
 
     /// Returns what the answer to the change waits for.
-    pub(crate) fn awaited(&self, change: &OwnChange) -> Awaited {
-        let OwnChange { mark: Mark { version, .. }, .. } = change;
-        Awaited { version: *version, node: self.node, stale_after: self.freshness.stale_after() }
+    pub(crate) fn awaited(&self, change: &OwnChange, touched: &Touched) -> Awaited {
+        let version = Some(change.mark.version).filter(|_| *touched != Touched::NOTHING);
+        Awaited { version, node: self.node, stale_after: self.freshness.stale_after() }
     }
 }
 

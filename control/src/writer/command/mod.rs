@@ -230,7 +230,7 @@ pub(crate) fn execute(
         Ok(Committed { mut outcomes, touched, change }) => {
             let access = touched.access.clone();
             let shared = follower.zip(change);
-            let awaited = shared.as_ref().map(|(follower, change)| follower.awaited(change));
+            let awaited = shared.as_ref().map(|(follower, change)| follower.awaited(change, &touched));
             let published = match shared {
                 Some((follower, change)) => follower.publish(db, publisher, (touched, &change)),
                 None => publisher.touch(touched, db),
