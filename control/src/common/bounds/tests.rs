@@ -264,6 +264,8 @@ control/src/common/regular_file.rs THREADS_MAX refuses
 control/src/db/alert_rules.rs RULES_MAX refuses
 control/src/db/audit_pages.rs LOOKED_AT_MAX pages
 control/src/db/circuit_changes.rs ROWS_PER_STEP steps
+control/src/db/cluster/changes.rs FOLLOWED_MAX cache
+control/src/db/cluster/changes.rs KEPT cache
 control/src/db/engine/postgres/session.rs TEXTS_MAX cache
 control/src/db/names.rs LABELS_MAX cache
 control/src/db/outbox/lease.rs ENDED_MAX steps
