@@ -3,6 +3,8 @@
 use std::sync::LazyLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// Returns the wall time in milliseconds since the Unix epoch.
 #[expect(clippy::disallowed_methods, reason = "this is the clock that everything else takes wall time from")]
 pub fn unix_ms() -> u64 {
@@ -25,6 +27,19 @@ pub fn steady_unix_ms() -> u64 {
 
 /// The first use of the steady clock, on both clocks.
 static STARTED: LazyLock<(Instant, u64)> = LazyLock::new(|| (Instant::now(), unix_ms()));
+
+/// Returns the milliseconds since the machine started, those in which it was suspended included. This clock is never set.
+pub fn since_boot_ms() -> u64 {
+    let now = clock_gettime(SINCE_BOOT);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds.saturating_mul(1_000).saturating_add(u64::try_from(now.tv_nsec / 1_000_000).unwrap_or(0))
+}
+
+#[cfg(target_os = "linux")]
+const SINCE_BOOT: ClockId = ClockId::Boottime;
+/// Elsewhere, the monotonic clock also runs while the machine sleeps, or is the closest there is.
+#[cfg(not(target_os = "linux"))]
+const SINCE_BOOT: ClockId = ClockId::Monotonic;
 
 /// Returns milliseconds on the process's monotonic clock. Circuits use it in both planes.
 pub fn monotonic_ms() -> u64 {

@@ -92,7 +92,7 @@ fn refused(exceeded: &Exceeded, record: &mut Record) -> Fault {
 
 /// Returns the error for an exceeded quota: the quota, the required amount, and the time to retry.
 fn over(exceeded: &Exceeded) -> Fault {
-    let Exceeded { quota, least, wait_ms } = exceeded;
+    let Exceeded { quota, least, wait_ms, .. } = exceeded;
     let what = match quota.metric {
         Metric::Requests | Metric::ConcurrentRequests => String::new(),
         Metric::CostMicroUsd => {

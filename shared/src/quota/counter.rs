@@ -10,12 +10,17 @@
 //!
 //! A hold refers to the window in which it was taken. Settling it corrects that window, even if the window is over
 //! and no longer in use.
+//!
+//! If several nodes share the limit, admission compares with the share of this node instead (`allowance.rs`), and `taken`
+//! also contains what was taken away from the share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 
+use super::allowance::{Allowance, ShortHold};
+use super::counter_share::{CounterShare, SharedLimit};
 use super::minute::Minute;
 use super::{Ask, Full, Period};
 use crate::clock;
@@ -25,12 +30,14 @@ use crate::clock;
 pub struct Counter {
     since_ms: AtomicU64,
     kind: Kind,
-    /// True while the one hold that is smaller than wanted is unsettled.
-    is_short: AtomicBool,
+    /// The one hold that may be smaller than wanted; of a shared limit, each window has its own.
+    short: ShortHold,
+    /// `None` if this process alone uses the limit.
+    shared: Option<Box<SharedLimit>>,
 }
 
 #[derive(Debug)]
-enum Kind {
+pub(super) enum Kind {
     Calendar(Period, ArcSwap<Window>),
     Sliding(Box<Minute>, SteadyClock),
 }
@@ -41,11 +48,13 @@ type SteadyClock = fn(u64) -> u64;
 
 /// A calendar window.
 #[derive(Debug)]
-struct Window {
+pub(super) struct Window {
     start_ms: u64,
     end_ms: u64,
-    taken: AtomicU64,
+    pub(super) taken: AtomicU64,
     reserved: AtomicU64,
+    /// The share of this node; `None` if this process alone uses the limit.
+    pub(super) allowance: Option<Box<Allowance>>,
 }
 
 /// An amount of a quota that an exchange holds.
@@ -83,15 +92,44 @@ impl Counter {
     /// Like [`Counter::new`], with the clock of a sliding minute.
     pub(super) fn on_clock(period: Period, since_ms: u64, clock: SteadyClock) -> Self {
         let kind = match period.window(since_ms) {
-            Some(window) => Kind::Calendar(period, ArcSwap::from_pointee(Window::new(window))),
+            Some(window) => Kind::Calendar(period, ArcSwap::from_pointee(Window::new(window, None))),
             None => Kind::Sliding(Box::default(), clock),
         };
-        Self { since_ms: AtomicU64::new(since_ms), kind, is_short: AtomicBool::new(false) }
+        Self { since_ms: AtomicU64::new(since_ms), kind, short: ShortHold::free(), shared: None }
     }
 
     /// Creates a counter of currently held amounts, without windows.
     pub fn of_holds(since_ms: u64) -> Self {
         Self::new(Period::Total, since_ms)
+    }
+
+    /// Creates an empty counter of a limit that several nodes share; `None` counts what is held at the same time. It
+    /// admits nothing until its [share](Self::share) is raised.
+    pub fn of_shared(period: Option<Period>, since_ms: u64) -> Self {
+        let limit = SharedLimit::new(period);
+        Self::on_clock(period.unwrap_or(Period::Total), since_ms, |_| clock::steady_unix_ms())
+            .shared_as(limit)
+    }
+
+    /// Makes an unused counter that of a shared limit.
+    pub(super) fn shared_as(mut self, limit: SharedLimit) -> Self {
+        if let Kind::Calendar(period, current) = &self.kind
+            && let Some(window) = limit.window(*period, current.load().start_ms)
+        {
+            current.store(window);
+        }
+        self.shared = Some(Box::new(limit));
+        self
+    }
+
+    /// Returns the share of this node; `None` if this process alone uses the limit.
+    pub fn share(&self) -> Option<CounterShare<'_>> {
+        self.shared.as_deref().map(|limit| CounterShare { limit, kind: &self.kind })
+    }
+
+    /// Returns the start of the current window; 0 for a counter without windows.
+    pub fn window_start_ms(&self, now_ms: u64) -> u64 {
+        self.window(now_ms).map_or(0, |window| window.start_ms)
     }
 
     /// Returns the time since which every exchange holds an amount of this counter before it uses anything.
@@ -112,6 +150,7 @@ impl Counter {
                     && (window.start_ms..window.end_ms).contains(&at_ms)
                 {
                     grow(&window.taken, amount);
+                    window.allowance.iter().for_each(|allowance| allowance.settle(amount));
                 }
             }
             Kind::Sliding(minute, clock) => {
@@ -132,7 +171,8 @@ impl Counter {
                 if let Some(window) = self.window(now_ms)
                     && (window.start_ms..window.end_ms).contains(&at_ms)
                 {
-                    shrink(&window.taken, amount);
+                    let allowance = window.allowance.as_ref();
+                    shrink(&window.taken, allowance.map_or(amount, |allowance| allowance.take_back(amount)));
                 }
             }
             Kind::Sliding(minute, clock) => {
@@ -147,7 +187,7 @@ impl Counter {
             Kind::Calendar(..) => self.window(now_ms).map(|window| window.read()).unwrap_or_default(),
             Kind::Sliding(minute, clock) => {
                 let steady_ms = clock(now_ms);
-                let reading = minute.read(steady_ms);
+                let reading = minute.read(self.sliding_allowance(), steady_ms);
                 let left_ms = reading.resets_at_ms.map(|end_ms| end_ms.saturating_sub(steady_ms));
                 Reading { resets_at_ms: left_ms.map(|left_ms| now_ms.saturating_add(left_ms)), ..reading }
             }
@@ -166,25 +206,13 @@ impl Counter {
         }
         match &self.kind {
             Kind::Calendar(..) => reading.resets_at_ms.map(|end| end.saturating_sub(now_ms)),
-            Kind::Sliding(minute, clock) => Some(minute.wait_ms(amount, limit, clock(now_ms))),
-        }
-    }
-
-    /// Takes the wanted amount, or as much of it as is left.
-    fn part(&self, ask: Ask, now_ms: u64) -> Result<Hold, Full> {
-        let (amount, place) = match &self.kind {
-            Kind::Calendar(..) => {
-                let window = self.window(now_ms).ok_or(Full)?;
-                let amount = take(&window.taken, ask)?;
-                grow(&window.reserved, amount);
-                (amount, Place::Window(window))
-            }
             Kind::Sliding(minute, clock) => {
-                let (second, amount) = minute.take(ask, clock(now_ms))?;
-                (amount, Place::Second(second))
+                let filled_max = self.sliding_allowance().map_or(limit, |allowance| {
+                    limit.saturating_sub(allowance.elsewhere()).saturating_add(allowance.withdrawn())
+                });
+                Some(minute.wait_ms(amount, filled_max, clock(now_ms)))
             }
-        };
-        Ok(Hold { amount, place, is_short: false })
+        }
     }
 
     /// Returns the current window; `None` for a sliding counter.
@@ -196,9 +224,17 @@ impl Counter {
                 // This includes a clock that was set back: a past window is not reopened.
                 return Some(Arc::clone(&window));
             }
-            let next = Arc::new(Window::new(period.window(now_ms)?));
+            let next = match &self.shared {
+                None => Arc::new(Window::new(period.window(now_ms)?, None)),
+                Some(limit) => limit.window(*period, now_ms)?,
+            };
             current.compare_and_swap(&*window, next);
         }
+    }
+
+    /// Returns the share in the last minute of a sliding counter.
+    fn sliding_allowance(&self) -> Option<&Allowance> {
+        self.shared.as_ref().map(|limit| &limit.sliding)
     }
 }
 
@@ -214,28 +250,64 @@ fn on_steady_clock(at_ms: u64, now_ms: u64, steady_ms: u64) -> u64 {
 impl Counter {
     /// Grants the wanted amount, or as much of it as is left. The hold must be settled.
     pub fn take(&self, ask: Ask, now_ms: u64) -> Result<Hold, Full> {
-        let all = self.part(Ask { least: ask.wanted.min(AMOUNT_MAX), ..ask }, now_ms);
-        if all.is_ok() || ask.least >= ask.wanted {
-            return all;
-        }
-        if self.is_short.swap(true, Ordering::Acquire) {
+        if ask.limit.is_some() && self.shared.as_ref().is_some_and(|limit| limit.is_cut_off()) {
             return Err(Full);
         }
-        let part = self.part(ask, now_ms);
-        let is_short = part.as_ref().is_ok_and(|hold| hold.amount < ask.wanted.min(AMOUNT_MAX));
-        if !is_short {
-            self.is_short.store(false, Ordering::Relaxed);
+        match &self.kind {
+            Kind::Calendar(..) => {
+                let window = self.window(now_ms).ok_or(Full)?;
+                let (allowance, taken) = (window.allowance.as_deref(), &window.taken);
+                let (amount, is_short) = self
+                    .take_or_short(allowance, ask, |ask| take(taken, ask).map(|amount| (amount, amount)))?;
+                grow(&window.reserved, amount);
+                Ok(Hold { amount, place: Place::Window(window), is_short })
+            }
+            Kind::Sliding(minute, clock) => {
+                let steady_ms = clock(now_ms);
+                let ((second, amount), is_short) =
+                    self.take_or_short(self.sliding_allowance(), ask, |ask| {
+                        minute.take(ask, steady_ms).map(|taken| (taken, taken.1))
+                    })?;
+                Ok(Hold { amount, place: Place::Second(second), is_short })
+            }
         }
-        part.map(|hold| Hold { is_short, ..hold })
+    }
+
+    /// Takes all that is wanted, or less as the one short hold. `part` takes an amount and returns it with what belongs
+    /// to it. Returns the latter, and true if less was taken than was wanted.
+    fn take_or_short<T>(
+        &self,
+        allowance: Option<&Allowance>,
+        ask: Ask,
+        part: impl Fn(Ask) -> Result<(T, u64), Full>,
+    ) -> Result<(T, bool), Full> {
+        let ask = Ask { limit: ask.limit.map(|limit| allowance.map_or(limit, Allowance::ceiling)), ..ask };
+        let wanted = ask.wanted.min(AMOUNT_MAX);
+        let all = part(Ask { least: wanted, ..ask });
+        if all.is_ok() || ask.least >= ask.wanted {
+            return all.map(|(all, _)| (all, false));
+        }
+        let short = allowance.map_or(&self.short, |allowance| &allowance.short);
+        short.begin()?;
+        let part = part(ask);
+        let is_short = part.as_ref().is_ok_and(|(_, amount)| *amount < wanted);
+        if !is_short {
+            short.end();
+        }
+        part.map(|(part, _)| (part, is_short))
     }
 
     /// Settles a hold, of which `used` was used.
     pub fn settle(&self, hold: Hold, used: u64) {
-        let is_short = hold.is_short;
+        let (is_short, mut allowance) = (hold.is_short, self.sliding_allowance());
+        let window;
         match (hold.place, &self.kind) {
-            (Place::Window(window), _) => {
+            (Place::Window(its), _) => {
+                window = its;
                 shrink(&window.reserved, hold.amount);
                 correct(&window.taken, hold.amount, used);
+                allowance = window.allowance.as_deref();
+                allowance.into_iter().for_each(|allowance| allowance.settle(used));
             }
             (Place::Second(second), Kind::Sliding(minute, _)) => minute.settle(second, hold.amount, used),
             (Place::Second(_), Kind::Calendar(..)) => {
@@ -244,7 +316,7 @@ impl Counter {
         }
         // Reset only after the correction: the used amount must count before another short hold is granted.
         if is_short {
-            self.is_short.store(false, Ordering::Release);
+            allowance.map_or(&self.short, |allowance| &allowance.short).end();
         }
     }
 }
@@ -257,30 +329,42 @@ impl Hold {
 }
 
 impl Window {
-    fn new((start_ms, end_ms): (u64, u64)) -> Self {
-        Self { start_ms, end_ms, taken: AtomicU64::new(0), reserved: AtomicU64::new(0) }
+    pub(super) fn new((start_ms, end_ms): (u64, u64), allowance: Option<Box<Allowance>>) -> Self {
+        Self { start_ms, end_ms, taken: AtomicU64::new(0), reserved: AtomicU64::new(0), allowance }
     }
 
     fn read(&self) -> Reading {
         let reserved = self.reserved.load(Ordering::Relaxed);
+        let (taken, elsewhere) = match &self.allowance {
+            None => (self.taken.load(Ordering::Relaxed), 0),
+            Some(allowance) => (allowance.taken(&self.taken), allowance.elsewhere()),
+        };
         Reading {
-            used: self.taken.load(Ordering::Relaxed).saturating_sub(reserved),
+            used: taken.saturating_sub(reserved).saturating_add(elsewhere),
             reserved,
             resets_at_ms: Some(self.end_ms).filter(|end| *end < u64::MAX),
         }
     }
 }
 
-/// Takes the wanted amount, or as much of it as is left between `taken` and the limit. All decisions are made here;
-/// the sum never exceeds the limit through this function, regardless of concurrency.
+/// Takes the wanted amount, or as much of it as is left between `taken` and the limit.
 pub(super) fn take(taken: &AtomicU64, ask: Ask) -> Result<u64, Full> {
-    let wanted = ask.wanted.min(AMOUNT_MAX);
+    take_within(taken, (ask.least, ask.wanted.min(AMOUNT_MAX)), ask.limit)
+}
+
+/// Like [`take`], for any amount. All decisions are made here; the sum never exceeds the limit through this function,
+/// regardless of concurrency.
+pub(super) fn take_within(
+    taken: &AtomicU64,
+    (least, wanted): (u64, u64),
+    limit: Option<u64>,
+) -> Result<u64, Full> {
     let mut before = taken.load(Ordering::Relaxed);
     loop {
-        let amount = match ask.limit {
+        let amount = match limit {
             Some(limit) => {
                 let left = limit.saturating_sub(before);
-                if ask.least > left {
+                if least > left {
                     return Err(Full);
                 }
                 wanted.min(left)

@@ -5,11 +5,13 @@
 //! the cell was reused. The amount of a second counts until 60 full seconds have passed after it, so no 60 seconds
 //! ever contain more than the limit.
 //!
-//! The sum is never below the total of the cells: it is increased before them and decreased after them.
+//! The sum is never below the total of the cells: it is increased before them and decreased after them. Of a shared limit it
+//! also contains what was taken away from the share of this node, which is in no cell.
 
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::allowance::Allowance;
 use super::counter::{Reading, correct, grow, shrink, take};
 use super::{Ask, Full};
 
@@ -62,13 +64,22 @@ impl Minute {
         self.taken.correct(second, amount, used);
     }
 
-    pub(super) fn read(&self, now_ms: u64) -> Reading {
+    /// Returns the sum that admission compares, as of now.
+    pub(super) fn filled(&self, now_ms: u64) -> &AtomicU64 {
+        self.taken.sweep(now_ms);
+        &self.taken.sum
+    }
+
+    /// Returns the state; `allowance` is the share of this node in a shared limit.
+    pub(super) fn read(&self, allowance: Option<&Allowance>, now_ms: u64) -> Reading {
         let now = self.taken.sweep(now_ms);
         self.reserved.sweep(now_ms);
         let reserved = self.reserved.sum.load(Ordering::Relaxed);
+        let filled = self.taken.sum.load(Ordering::Relaxed);
+        let taken = filled.saturating_sub(allowance.map_or(0, Allowance::withdrawn));
         let newest = seconds_before(now).rev().find(|second| self.taken.sum_of(*second) > 0);
         Reading {
-            used: self.taken.sum.load(Ordering::Relaxed).saturating_sub(reserved),
+            used: taken.saturating_sub(reserved).saturating_add(allowance.map_or(0, Allowance::elsewhere)),
             reserved,
             resets_at_ms: Some(newest.map_or(now_ms, end_ms)),
         }

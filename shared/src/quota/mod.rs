@@ -4,7 +4,9 @@
 //! it used. So a hard quota is never overspent by more than an exchange can exceed its own reservation, regardless of
 //! concurrency. Nothing here blocks or locks on the request path.
 
+mod allowance;
 mod counter;
+mod counter_share;
 mod minute;
 mod period;
 mod reservation;
@@ -21,8 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 
 pub use self::counter::{Counter, Hold, Reading};
+pub use self::counter_share::CounterShare;
 pub use self::period::Period;
-pub use self::reservation::{Claim, Exceeded, Reservation, Spent};
+pub use self::reservation::{Claim, Exceeded, Reservation, ShareNeed, Spent};
 pub use self::scope::{Scope, Subject};
 
 /// A limit and the counter of its usage. It is part of the [`Access`](crate::access::Access) of every caller whose
@@ -163,7 +166,11 @@ pub struct Full;
 /// The limits of the process with their counters, by the ID of the limit. Newly published access takes its counters from
 /// here, so that counts survive a publication.
 #[derive(Debug, Default)]
-pub struct Counters(Mutex<KnownQuotas>);
+pub struct Counters {
+    known: Mutex<KnownQuotas>,
+    /// The node that this process is; `None` if it alone uses its limits.
+    node: Option<u32>,
+}
 
 #[derive(Debug, Default)]
 struct KnownQuotas {
@@ -173,6 +180,25 @@ struct KnownQuotas {
 }
 
 impl Counters {
+    /// Creates the counters of a node that shares its limits with others.
+    pub fn of_node(node: u32) -> Self {
+        Self { known: Mutex::default(), node: Some(node) }
+    }
+
+    /// Returns the node that this process is; `None` if it alone uses its limits.
+    pub fn node(&self) -> Option<u32> {
+        self.node
+    }
+
+    /// Creates an empty counter for a quota with this period.
+    pub fn create(&self, period: Option<Period>, now_ms: u64) -> Counter {
+        match (self.node, period) {
+            (Some(_), _) => Counter::of_shared(period, now_ms),
+            (None, Some(period)) => Counter::new(period, now_ms),
+            (None, None) => Counter::of_holds(now_ms),
+        }
+    }
+
     /// Returns the counter of a quota. Never called on the request path.
     pub fn get(&self, id: &str) -> Option<Arc<Counter>> {
         self.lock().by_id.get(id).map(|quota| Arc::clone(&quota.counter))
@@ -218,7 +244,7 @@ impl Counters {
     }
 
     fn lock(&self) -> MutexGuard<'_, KnownQuotas> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

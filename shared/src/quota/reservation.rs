@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Ask, Hold, Metric, Quota};
+use super::counter::AMOUNT_MAX;
+use super::share::{GrantNeed, WindowKey};
+use super::{Ask, Hold, Metric, Period, Quota};
 use crate::usage::{Lost, Outcome, TokenCounts};
 
 /// The amounts that an exchange may use. The `least` amounts are those it probably needs; the `wanted` amounts are
@@ -56,8 +58,21 @@ pub struct Exceeded {
     pub quota: Arc<Quota>,
     /// The minimum amount that the exchange needs, in counted units.
     pub least: u64,
+    /// The amount with which it can start in any case.
+    wanted: u64,
     /// The time until that amount may be free, if ever; 0 if it depends only on the end of other exchanges.
     pub wait_ms: Option<u64>,
+}
+
+/// An amount of a shared quota that a request needs and that the share of its node does not leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShareNeed {
+    /// The quota and its current window.
+    pub key: WindowKey,
+    /// The period of the quota; `None` for concurrent requests.
+    pub period: Option<Period>,
+    /// The whole amounts that the request needs.
+    pub need: GrantNeed,
 }
 
 impl Claim {
@@ -132,7 +147,7 @@ impl Reservation {
                 Ok(hold) => taken.0.push(Part { quota: Arc::clone(quota), hold, is_over }),
                 Err(_) => {
                     taken.release();
-                    return Err(Exceeded::new(quota, least, now_ms));
+                    return Err(Exceeded::new(quota, (least, wanted), now_ms));
                 }
             }
         }
@@ -181,9 +196,21 @@ impl Reservation {
 }
 
 impl Exceeded {
-    fn new(quota: &Arc<Quota>, least: u64, now_ms: u64) -> Box<Self> {
+    fn new(quota: &Arc<Quota>, (least, wanted): (u64, u64), now_ms: u64) -> Box<Self> {
         let wait_ms = quota.counter.wait_ms(least, quota.limit_in_units(), now_ms);
-        Box::new(Self { quota: Arc::clone(quota), least, wait_ms })
+        Box::new(Self { quota: Arc::clone(quota), least, wanted, wait_ms })
+    }
+
+    /// Returns what this node needs more of the quota, if it shares it with others, and if the quota is large enough.
+    pub fn share_need(&self, now_ms: u64) -> Option<ShareNeed> {
+        let Self { quota, least, wanted, .. } = self;
+        if quota.counter.share().is_none() || *least > quota.limit_in_units() {
+            return None;
+        }
+        let start_ms = quota.counter.window_start_ms(now_ms);
+        let key = WindowKey { quota: (*quota.id).into(), start_ms };
+        let need = GrantNeed { least: (*least).min(AMOUNT_MAX), wanted: (*wanted).min(AMOUNT_MAX) };
+        Some(ShareNeed { key, period: quota.period, need })
     }
 }
 
@@ -191,9 +218,9 @@ impl Quota {
     /// Returns the reason for rejecting a claim that does not fit under the limit now. Reserves nothing, so a
     /// concurrent exchange may change the result at any time.
     pub fn exceeded_by(self: &Arc<Self>, claim: &Claim, now_ms: u64) -> Option<Box<Exceeded>> {
-        let (least, _) = claim.of(self.metric);
+        let (least, wanted) = claim.of(self.metric);
         let reading = self.counter.read(now_ms);
         let left = self.limit_in_units().saturating_sub(reading.used).saturating_sub(reading.reserved);
-        (least > left).then(|| Exceeded::new(self, least, now_ms))
+        (least > left).then(|| Exceeded::new(self, (least, wanted), now_ms))
     }
 }

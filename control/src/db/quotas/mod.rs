@@ -9,7 +9,7 @@ use shared::id::{EndpointName, ModelId, ProviderId};
 use shared::quota::{Metric, Period, Scope, Subject};
 
 pub(crate) use self::rules::Rules;
-pub(crate) use self::used::{KEPT_MS, add_used, correct_used, recent, used, used_since};
+pub(crate) use self::used::{KEPT_MS, add_used, correct_used, recent, used, used_by_node, used_since};
 use super::human_scope::HumanScope;
 use super::keys;
 use crate::db::engine::{Db, DbResult, FromValue, Mismatch, Row, Value, named_params};

@@ -20,6 +20,12 @@ pub(crate) fn used(db: &Db, id: &str, start_ms: u64) -> DbResult<u64> {
     Ok(u64::try_from(sum).unwrap_or(0))
 }
 
+/// Returns the amount that a node has used of a limit in a window.
+pub(crate) fn used_by_node(db: &Db, (id, start_ms): (&str, u64), node: u32) -> DbResult<u64> {
+    let used: Option<i64> = db.optional_row(USED_BY_NODE, (id, start_ms, node), |row| row.get("used"))?;
+    Ok(used.and_then(|used| u64::try_from(used).ok()).unwrap_or(0))
+}
+
 /// Adds to the used amount of a window, and deletes windows that ended long before a new one. Runs in the transaction
 /// that stores the usage.
 pub(crate) fn add_used(tx: &Db, id: &str, start_ms: u64, amount: u64) -> DbResult<()> {
@@ -119,6 +125,8 @@ const USED_MAX: i64 = i64::MAX / 2;
 const USED: &str = "SELECT used FROM quota_share WHERE quota = :quota AND start_ms = :start \
      UNION ALL SELECT amount AS used FROM usage_due WHERE quota = :quota AND at = :start \
      AND id > (SELECT taken FROM usage_place)";
+const USED_BY_NODE: &str =
+    "SELECT used FROM quota_share WHERE quota = :quota AND start_ms = :start AND node = :node";
 const GRANT: &str = "INSERT INTO quota_window (quota, start_ms, granted) VALUES (:quota, :start, :amount) \
      ON CONFLICT (quota, start_ms) DO UPDATE SET \
      granted = CASE WHEN quota_window.granted < :most THEN quota_window.granted ELSE :most END + excluded.granted";
@@ -214,6 +222,8 @@ mod tests {
         {
             correct_used(db, "q", 0, change).unwrap();
             assert_eq!(used(db, "q", 0).unwrap(), want, "after {change}");
+            let own = used_by_node(db, ("q", 0), 0).unwrap() + used_by_node(db, ("q", 0), 1).unwrap();
+            assert_eq!((own, used_by_node(db, ("q", 0), 2).unwrap()), (want, 0), "after {change}");
             assert_eq!(grants(db), (granted, granted), "after {change}");
         }
         for _ in 0..3 {

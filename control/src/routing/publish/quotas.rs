@@ -37,7 +37,7 @@ impl QuotasBySubject {
                     if row.period == Some(Period::Minute) && !is_new {
                         sliding.insert(row.id.as_str());
                     }
-                    counters.put(quota(row, Arc::new(restored(db, row)?)))
+                    counters.put(quota(row, Arc::new(restored(db, row, counters)?)))
                 }
             };
             quotas.insert(row.id.clone(), quota);
@@ -112,13 +112,20 @@ fn quota(row: &QuotaRow, counter: Arc<Counter>) -> Quota {
     }
 }
 
-/// Creates a counter with the usage of the current window.
-fn restored(db: &Db, row: &QuotaRow) -> DbResult<Counter> {
+/// Creates a counter with the usage of the current window. A node that shares its limits counts what it has used itself.
+fn restored(db: &Db, row: &QuotaRow, counters: &Counters) -> DbResult<Counter> {
     let now_ms = unix_ms();
-    let Some(period) = row.period else { return Ok(Counter::of_holds(now_ms)) };
-    let counter = Counter::new(period, now_ms);
-    if let Some((start_ms, _)) = period.window(now_ms) {
-        counter.add(start_ms, quotas::used(db, &row.id, start_ms)?, now_ms);
+    let counter = counters.create(row.period, now_ms);
+    if let Some((start_ms, _)) = row.period.and_then(|period| period.window(now_ms)) {
+        let all = quotas::used(db, &row.id, start_ms)?;
+        let own = match counters.node() {
+            None => all,
+            Some(node) => quotas::used_by_node(db, (&row.id, start_ms), node)?,
+        };
+        counter.add(start_ms, own, now_ms);
+        if let Some(share) = counter.share() {
+            share.set_elsewhere(start_ms, all.saturating_sub(own));
+        }
     }
     Ok(counter)
 }
