@@ -31,16 +31,21 @@ pub(crate) fn in_memory() -> Db {
 
 /// Returns a database of the server that ends with this process, and is deleted with it.
 fn on_postgres() -> Db {
+    let copy = postgres_database();
+    let db = connect(&copy.url());
+    std::mem::forget(copy);
+    db
+}
+
+/// Returns a database with all tables on the PostgreSQL that all unit tests use. It is deleted when it is dropped.
+pub(crate) fn postgres_database() -> Database<'static> {
     static FILLED: OnceLock<Database<'static>> = OnceLock::new();
     let filled = FILLED.get_or_init(|| {
         let database = shared().create_database();
         create_tables(&mut connect(&database.url()));
         database
     });
-    let copy = filled.copy();
-    let db = connect(&copy.url());
-    std::mem::forget(copy);
-    db
+    filled.copy()
 }
 
 /// Creates all tables in an empty database.

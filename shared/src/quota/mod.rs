@@ -204,6 +204,11 @@ impl Counters {
         self.lock().by_id.get(id).map(|quota| Arc::clone(&quota.counter))
     }
 
+    /// Returns a quota, as published last.
+    pub fn quota(&self, id: &str) -> Option<Arc<Quota>> {
+        self.lock().by_id.get(id).map(Arc::clone)
+    }
+
     /// Returns every quota, as published last.
     pub fn all(&self) -> Vec<Arc<Quota>> {
         self.lock().by_id.values().cloned().collect()

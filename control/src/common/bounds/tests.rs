@@ -257,6 +257,7 @@ control/src/admin/usage/charge.rs RATE_MAX refuses
 control/src/admin/usage/mod.rs DIMENSIONS_MAX refuses
 control/src/admin/usage/mod.rs LINES_MAX pages
 control/src/admin/usage/reconcile/file.rs SKIPPED_MAX told
+control/src/cluster/shares/mod.rs ORDERS_MAX refuses
 control/src/common/credential/oauth/answer.rs SCOPES_MAX range
 control/src/common/model_facts.rs LACKS_MAX refuses
 control/src/common/recorded.rs PIECES_MAX told
@@ -269,6 +270,7 @@ control/src/db/cluster/changes.rs KEPT cache
 control/src/db/engine/postgres/session.rs TEXTS_MAX cache
 control/src/db/names.rs LABELS_MAX cache
 control/src/db/outbox/lease.rs ENDED_MAX steps
+control/src/db/quotas/shares/mod.rs LIMIT_MOST range
 control/src/db/quotas/used.rs USED_MAX range
 control/src/db/read_queue.rs RUNNING_OF_HUMANS_MAX parallel
 control/src/db/read_queue.rs WAITING_OF_HUMANS_MAX refuses
@@ -367,6 +369,7 @@ dataplane/src/worker.rs TIMERS_MAX cache
 shared/src/key_hash.rs take(8) told
 shared/src/prices/form.rs PARTS_MAX refuses
 shared/src/quota/counter.rs AMOUNT_MAX range
+shared/src/quota/counter_share/mod.rs WINDOWS_MAX cache
 shared/src/quota/minute.rs SUM_MAX range
 shared/src/quota/minute.rs TURN_MAX range
 shared/src/quota/share/mod.rs ACTIONS_MAX steps

@@ -130,6 +130,23 @@ impl Db {
         Ok(Transaction(self))
     }
 
+    /// Begins a transaction that may write, and that the server rolls back if nothing arrives for [`IDLE_MAX_MS`]: what it
+    /// has locked is free soon after its connection was lost.
+    pub(crate) fn guarded_transaction(&mut self) -> DbResult<Transaction<'_>> {
+        match &self.0 {
+            Engine::Sqlite(session) => session.batch("BEGIN IMMEDIATE")?,
+            Engine::Postgres(session) => session.begin(&format!(
+                "READ WRITE; SET LOCAL idle_in_transaction_session_timeout = {IDLE_MAX_MS}"
+            ))?,
+        }
+        Ok(Transaction(self))
+    }
+
+    /// True for PostgreSQL. The few statements that have two texts choose by this.
+    pub(crate) fn is_postgres(&self) -> bool {
+        matches!(self.0, Engine::Postgres(_))
+    }
+
     /// Begins a transaction whose statements read one moment of the database. It must be the only one.
     pub(crate) fn read_transaction(&self) -> DbResult<Transaction<'_>> {
         match &self.0 {
@@ -412,6 +429,8 @@ impl Db {
 /// A transaction of PostgreSQL that may write. If this process stops inside it, the server ends it after some time: it
 /// may have locked rows that other nodes wait for.
 const WRITING: &str = "READ WRITE; SET LOCAL idle_in_transaction_session_timeout = '5s'";
+/// The time that a guarded transaction may be idle, in milliseconds.
+const IDLE_MAX_MS: u64 = 3_000;
 
 fn no_column(name: &str) -> DbError {
     DbError::bad_value(format_args!("the statement has no column '{name}'"))

@@ -1,6 +1,7 @@
 //! The tables `quotas`, `quota_window` and `quota_share`: limits, and the amounts used of them in each calendar window.
 
 mod rules;
+pub(crate) mod shares;
 mod spent;
 mod used;
 

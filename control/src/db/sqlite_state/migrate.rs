@@ -49,6 +49,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0036_usage_request_runs.sql", include_str!("migrations/0036_usage_request_runs.sql")),
     ("0037_usage_period.sql", include_str!("migrations/0037_usage_period.sql")),
     ("0038_cluster.sql", include_str!("migrations/0038_cluster.sql")),
+    ("0039_quota_starved.sql", include_str!("migrations/0039_quota_starved.sql")),
 ];
 
 /// Returns the newest schema version that this release supports.

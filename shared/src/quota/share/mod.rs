@@ -230,6 +230,11 @@ impl NodeShares {
         self.is_draining = true;
     }
 
+    /// Returns the windows in which the node has a share, or asks for one, in their order.
+    pub fn windows(&self) -> impl Iterator<Item = &WindowKey> {
+        self.shares.keys()
+    }
+
     /// Returns true if a later process has the ID of this node, so that this one must end.
     pub fn has_ended(&self) -> bool {
         matches!(self.lane, Lane::Ended)

@@ -210,7 +210,7 @@ mod tests {
         tx.commit().unwrap();
         db.execute("UPDATE projects SET name = name || id", ()).unwrap();
         db.execute(QUOTA, ()).unwrap();
-        db.batch("INSERT INTO quota_window VALUES ('q', 0, 5, NULL); INSERT INTO quota_share VALUES ('q', 0, 0, 5, 5);")
+        db.batch("INSERT INTO quota_window (quota, start_ms, granted) VALUES ('q', 0, 5); INSERT INTO quota_share VALUES ('q', 0, 0, 5, 5);")
             .unwrap();
         db.execute("DELETE FROM quotas", ()).unwrap();
         db.execute("DELETE FROM keys WHERE project = 'a'", ()).unwrap();
