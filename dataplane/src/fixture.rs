@@ -18,7 +18,9 @@ use shared::key_table::AccessTable;
 use shared::operation::Dialect;
 use shared::operation_id::OperationIds;
 use shared::policy::{CircuitPolicy, ClientTimeouts, RetryPolicy};
-use shared::port::{self, Body, BoxFuture, Insider, LookupRefusal, StateOrigin, StateOrigins, WantedState};
+use shared::port::{
+    self, Body, BoxFuture, Insider, LookupRefusal, ShareGrants, StateOrigin, StateOrigins, WantedState,
+};
 use shared::provider;
 use shared::provider::quirks::Quirks;
 use shared::routing::{EchoOptions, Endpoint, InstanceReach, Model, ProviderInstance, Target};
@@ -117,6 +119,11 @@ impl Fixture {
     /// Starts a data plane with `providers` and the endpoint `line`, which lists the model `m` of each of them in that
     /// order.
     pub(crate) fn start(providers: Vec<ProviderInstance>) -> Self {
+        Self::start_with(providers, None)
+    }
+
+    /// Like [`Self::start`], with the port to shares of limits.
+    pub(crate) fn start_with(providers: Vec<ProviderInstance>, shares: Option<Arc<dyn ShareGrants>>) -> Self {
         rustls::crypto::ring::default_provider().install_default().ok();
         let mut providers: Vec<_> = providers.into_iter().map(Arc::new).collect();
         let targets = providers.iter().map(target).collect();
@@ -151,6 +158,7 @@ impl Fixture {
                 state_key: Secret::new([10; 32]),
                 origins: Arc::new(NoOrigins),
             },
+            shares,
         })
         .unwrap();
         Self { dataplane, events }

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use shared::activity::Activity;
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
-use shared::port::{Capture, Handler};
+use shared::port::{Capture, Handler, ShareGrants};
 use shared::snapshot::SnapshotReader;
 use shared::usage::UsageLog;
 
@@ -40,6 +40,8 @@ pub struct Params {
     pub capture: Option<Arc<dyn Capture>>,
     /// What stored responses and encrypted reasoning are recognised by.
     pub affinity: AffinityParams,
+    /// Gets larger shares of limits that several nodes share; `None` if this process alone uses its limits.
+    pub shares: Option<Arc<dyn ShareGrants>>,
 }
 
 impl std::fmt::Debug for Params {
@@ -58,6 +60,8 @@ pub(crate) struct Process {
     pub(crate) memory: Arc<MemoryBudget>,
     pub(crate) body_limits: BodyLimits,
     pub(crate) response_affinity: Arc<ResponseAffinity>,
+    /// Gets larger shares of limits that several nodes share.
+    pub(crate) shares: Option<Arc<dyn ShareGrants>>,
     /// Answers paths outside the route table.
     pub(crate) fallback: OnceLock<Arc<dyn Handler>>,
     pub(crate) draining: AtomicBool,
@@ -80,7 +84,7 @@ impl std::fmt::Debug for Process {
 impl Process {
     /// Creates the state, and returns it with the logs of the workers.
     pub(crate) fn new(params: Params) -> io::Result<(Self, Vec<Box<dyn UsageLog>>)> {
-        let Params { settings, build, snapshots, usage_logs, upstream_tls, alarm, capture, affinity } =
+        let Params { settings, build, snapshots, usage_logs, upstream_tls, alarm, capture, affinity, shares } =
             params;
         let workers = usage_logs.len();
         let activity = Arc::<Activity>::default();
@@ -94,6 +98,7 @@ impl Process {
             body_limits,
             memory,
             response_affinity: Arc::new(ResponseAffinity::new(affinity)),
+            shares,
             voices: Arc::new(Voices::new(settings.voice_folder.clone())),
             settings: Arc::new(settings),
             build,

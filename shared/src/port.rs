@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::Access;
 use crate::id::{ModelId, ProviderId};
+use crate::quota::ShareNeed;
 use crate::routing::{Endpoint, Target};
 use crate::running::RunningExchanges;
 use crate::usage::StateHash;
@@ -125,6 +126,14 @@ pub enum LookupRefusal {
     Behind,
     /// The database did not answer.
     Failed,
+}
+
+/// Gets larger shares of the limits that the nodes of a cluster share. The control service implements it over the database of
+/// the cluster. It is only asked after a counter was full.
+pub trait ShareGrants: fmt::Debug + Send + Sync {
+    /// Waits until the share of this node may have grown. Returns true if the request should try again, and false if it is
+    /// refused. `until_ms` is the time on [`since_boot_ms`](crate::clock::since_boot_ms) at which it is refused in any case.
+    fn wait(&self, need: ShareNeed, until_ms: u64) -> BoxFuture<bool>;
 }
 
 /// A request extension of an in-process request: the request is authorized by `access` instead of a key. A request

@@ -5,3 +5,4 @@ pub(crate) mod authorize;
 pub(crate) mod demand;
 pub(crate) mod labels;
 pub(crate) mod quota;
+pub(crate) mod share_wait;

@@ -19,39 +19,38 @@ use crate::error::Fault;
 use crate::record::Record;
 
 /// Reserves the amounts that the request may use with any of `candidates`, under the quotas that do not depend on the
-/// target. Adds the reservation to the record, which settles it however the exchange ends.
+/// target. Adds the reservation to the record, which settles it however the exchange ends. Returns the first quota that is
+/// exceeded.
 pub(crate) fn reserve(
     access: &Access,
     endpoint: Option<&EndpointName>,
     demand: Demand<'_>,
     candidates: &[&Target],
     record: &mut Record,
-) -> Result<(), Fault> {
+) -> Result<(), Box<Exceeded>> {
     if access.quotas.is_empty() {
         return Ok(());
     }
     let quotas = access.quotas.iter().filter(|quota| quota.scope.covers_all(endpoint));
-    let reservation = Reservation::take(quotas, &demand.claim(candidates), clock::unix_ms());
-    let reservation = reservation.map_err(|exceeded| refused(&exceeded, record))?;
+    let reservation = Reservation::take(quotas, &demand.claim(candidates), clock::unix_ms())?;
     record.hold(reservation);
     Ok(())
 }
 
 /// Reserves the amounts that the request may use with `target`, under the quotas that depend on that target. The
-/// record releases the reservation when another target is tried.
+/// record releases the reservation when another target is tried. Returns the first quota that is exceeded.
 pub(crate) fn reserve_target(
     access: &Access,
     endpoint: Option<&EndpointName>,
     demand: Demand<'_>,
     target: &Target,
     record: &mut Record,
-) -> Result<(), Fault> {
+) -> Result<(), Box<Exceeded>> {
     let mut quotas = of_target(access, endpoint, target).peekable();
     if quotas.peek().is_none() {
         return Ok(());
     }
-    let reservation = Reservation::take(quotas, &demand.claim(&[target]), clock::unix_ms());
-    let reservation = reservation.map_err(|exceeded| refused(&exceeded, record))?;
+    let reservation = Reservation::take(quotas, &demand.claim(&[target]), clock::unix_ms())?;
     record.hold_target(reservation);
     Ok(())
 }
@@ -85,7 +84,7 @@ pub(crate) fn no_slot() -> Fault {
 }
 
 /// Records the quota that refuses an exchange or one of its targets, and returns its error.
-fn refused(exceeded: &Exceeded, record: &mut Record) -> Fault {
+pub(crate) fn refused(exceeded: &Exceeded, record: &mut Record) -> Fault {
     record.note(|event| event.details.refused_by = Some(exceeded.quota.id.clone()));
     over(exceeded)
 }

@@ -19,6 +19,7 @@ use http::{HeaderName, HeaderValue};
 use shared::access::Access;
 use shared::operation::Dialect;
 use shared::port::ExchangeTap;
+use shared::quota::Exceeded;
 use shared::routing::Target;
 use shared::snapshot::Route;
 use wire::request::Head;
@@ -34,6 +35,7 @@ use self::walk::Walk;
 use crate::adapt::RoutedRequest;
 use crate::admit::demand::Demand;
 use crate::admit::quota::{self, Notices};
+use crate::admit::share_wait::reserve_when_granted;
 use crate::error::Fault;
 use crate::plan::response_affinity::{AffinityRecorder, Recall, StateReference};
 use crate::plan::{self, Needs};
@@ -64,6 +66,22 @@ pub(crate) struct Job {
 impl Job {
     fn routed(&self) -> RoutedRequest<'_> {
         self.worker.routed(&self.route, &self.head, &self.body)
+    }
+
+    /// Waits for a larger share of the exceeded quota, if other nodes share it, and reserves again. Boxed: what waits is not
+    /// kept for as long as a request that need not wait.
+    async fn reserved_later(
+        &self,
+        exceeded: Box<Exceeded>,
+        record: &mut Record,
+        reserve: impl FnMut(&mut Record) -> Result<(), Box<Exceeded>>,
+    ) -> Result<(), Fault> {
+        match &self.worker.process.shares {
+            None => Err(quota::refused(&exceeded, record)),
+            Some(shares) => {
+                Box::pin(reserve_when_granted(Arc::clone(shares), exceeded, record, reserve)).await
+            }
+        }
     }
 }
 
@@ -103,14 +121,17 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Un
     let needs = needs(&job.worker, &job.head, &job.body, &job.access);
     let demand = needs.demand;
     let planned = plan::order(route, needs, &mut |target, why| record.skip(target, why));
-    let admitted = planned.and_then(|candidates| {
-        quota::reserve(&job.access, route.endpoint(), demand, &candidates, record)?;
-        Ok(candidates)
-    });
-    let candidates = match admitted {
+    let candidates = match planned {
         Ok(candidates) => candidates,
         Err(fault) => return Err(refused(job, record, fault)),
     };
+    let reserve =
+        |record: &mut Record| quota::reserve(&job.access, route.endpoint(), demand, &candidates, record);
+    if let Err(exceeded) = reserve(record)
+        && let Err(fault) = job.reserved_later(exceeded, record, reserve).await
+    {
+        return Err(refused(job, record, fault));
+    }
     let mut walk = Walk::new(job, demand, record.started());
     if let Some(served) = walk.candidates(&candidates, record).await {
         return Ok(served);

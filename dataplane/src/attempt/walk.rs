@@ -251,8 +251,12 @@ impl<'a> Walk<'a> {
         next: &NextCandidates<'_>,
         record: &mut Record,
     ) -> Step {
-        let Job { access, route, .. } = self.job;
-        if let Err(fault) = quota::reserve_target(access, route.endpoint(), self.demand, target, record) {
+        let (Job { access, route, .. }, demand) = (self.job, self.demand);
+        let reserve =
+            |record: &mut Record| quota::reserve_target(access, route.endpoint(), demand, target, record);
+        if let Err(exceeded) = reserve(record)
+            && let Err(fault) = self.job.reserved_later(exceeded, record, reserve).await
+        {
             self.reasons.keep_over_quota(fault, target);
             record.skip(target, StepResult::OverQuota);
             return Step::Moved;
