@@ -135,10 +135,24 @@ impl Drop for PostgresProxy {
     }
 }
 
+/// Listens on the address. Another test may just be looking whether the port is free.
+async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let mut tries = 0;
+    loop {
+        match TcpListener::bind(address).await {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < 200 => {
+                tries += 1;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
 /// Accepts connections unless the mode is [`ProxyMode::Cut`], until the proxy is dropped.
 async fn serve(address: SocketAddr, mut plans: watch::Receiver<Plan>, state: Arc<State>) -> io::Result<()> {
     loop {
-        let listener = TcpListener::bind(address).await?;
+        let listener = listen(address).await?;
         state.listening.store(true, Ordering::SeqCst);
         while plans.borrow_and_update().mode != ProxyMode::Cut {
             tokio::select! {

@@ -1,0 +1,160 @@
+//! The shares of this node in the limits that the nodes of a cluster share ([`shared::quota::share`]): a thread renews them
+//! in the database, and gets more when a counter of the request path is full.
+#![cfg_attr(
+    not(test),
+    expect(
+        dead_code,
+        reason = "no setting names a PostgreSQL yet; the tests run the shares of several nodes on one"
+    )
+)]
+
+mod allowances;
+mod driver;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
+use shared::alarm::Alarm;
+use shared::port::{BoxFuture, ShareGrants};
+use shared::quota::share::LOOK_MS;
+use shared::quota::{Counters, ShareNeed};
+use tokio::sync::oneshot;
+
+pub(crate) use self::driver::OpenSession;
+use self::driver::{ShareDriver, Turn};
+
+/// The thread before its start. Requests that wait already are answered after it.
+#[derive(Debug)]
+pub(crate) struct ShareQueue {
+    port: Arc<SharePort>,
+    orders: Receiver<ShareOrder>,
+}
+
+/// The running thread.
+#[derive(Debug)]
+pub(crate) struct ShareThread {
+    orders: Sender<ShareOrder>,
+    thread: JoinHandle<()>,
+}
+
+/// The port of the data plane.
+#[derive(Debug)]
+struct SharePort {
+    orders: Sender<ShareOrder>,
+}
+
+#[derive(Debug)]
+enum ShareOrder {
+    Wait {
+        need: ShareNeed,
+        until_ms: u64,
+        reply: oneshot::Sender<bool>,
+    },
+    Lowered(Box<str>),
+    Stop,
+    /// Ends the thread as a kill of the process does.
+    #[cfg(test)]
+    Abandon,
+}
+
+impl ShareQueue {
+    pub(crate) fn new() -> Self {
+        let (sender, orders) = bounded(ORDERS_MAX);
+        Self { port: Arc::new(SharePort { orders: sender }), orders }
+    }
+
+    /// Returns the port for the data plane.
+    pub(crate) fn port(&self) -> Arc<dyn ShareGrants> {
+        Arc::<SharePort>::clone(&self.port)
+    }
+
+    /// Starts the thread of the node that `counters` belong to. They must already contain what an earlier process of the
+    /// node has used, and what its interrupted requests held.
+    pub(crate) fn start(
+        self,
+        counters: Arc<Counters>,
+        open: OpenSession,
+        alarm: &Alarm,
+    ) -> io::Result<ShareThread> {
+        let Self { port, orders } = self;
+        let node = counters.node().ok_or_else(|| io::Error::other("the counters belong to no node"))?;
+        let thread = alarm
+            .spawn("llmgw-shares", move || run(ShareDriver::new(node.into(), open, counters), &orders))?;
+        Ok(ShareThread { orders: port.orders.clone(), thread })
+    }
+}
+
+impl ShareThread {
+    /// Gives back what no request holds of a limit that was lowered. Needs no call for correctness: the thread notices it
+    /// within a second.
+    pub(crate) fn lowered(&self, quota: &str) {
+        let _ = self.orders.try_send(ShareOrder::Lowered(quota.into()));
+    }
+
+    /// True if the thread has ended, because another process has the ID of the node.
+    #[cfg(test)]
+    fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Gives back what no request holds, and ends the thread.
+    pub(crate) fn stop(self) {
+        if self.orders.send(ShareOrder::Stop).is_err() || self.thread.join().is_err() {
+            tracing::error!("the thread of shares had ended unexpectedly");
+        }
+    }
+}
+
+impl ShareGrants for SharePort {
+    fn wait(&self, need: ShareNeed, until_ms: u64) -> BoxFuture<bool> {
+        let (reply, answer) = oneshot::channel();
+        match self.orders.try_send(ShareOrder::Wait { need, until_ms, reply }) {
+            Ok(()) => Box::pin(async { answer.await.unwrap_or(false) }),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Box::pin(std::future::ready(false)),
+        }
+    }
+}
+
+/// Runs the shares until the thread is stopped.
+fn run(mut driver: ShareDriver, orders: &Receiver<ShareOrder>) -> io::Result<()> {
+    let mut pause = Duration::ZERO;
+    loop {
+        let mut next = match orders.recv_timeout(pause) {
+            Ok(order) => Some(order),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(ShareOrder::Stop),
+        };
+        while let Some(order) = next {
+            match order {
+                ShareOrder::Wait { need, until_ms, reply } => driver.wait(&need, until_ms, reply),
+                ShareOrder::Lowered(quota) => driver.lowered(&quota),
+                ShareOrder::Stop => {
+                    driver.drain();
+                    return Ok(());
+                }
+                #[cfg(test)]
+                ShareOrder::Abandon => return Ok(()),
+            }
+            next = orders.try_recv().ok();
+        }
+        pause = match driver.turn() {
+            // More may be due, and requests may have come in the meantime.
+            Turn::Ran => Duration::ZERO,
+            Turn::Idle => Duration::from_millis(LOOK_MS),
+            Turn::Failed => FAILED_PAUSE,
+            Turn::Superseded => {
+                return Err(io::Error::other("another process runs with the ID of this node"));
+            }
+        };
+    }
+}
+
+/// Orders that wait; a request that finds more is refused.
+const ORDERS_MAX: usize = 1_024;
+/// The time between two looks while the database does not answer.
+const FAILED_PAUSE: Duration = Duration::from_millis(10);
