@@ -39,6 +39,11 @@ pub(crate) fn add_used(tx: &Db, id: &str, start_ms: u64, amount: u64) -> DbResul
     if used > amount {
         return Ok(());
     }
+    forget_old(tx, id, start_ms)
+}
+
+/// Deletes windows that ended long before the one that begins at `start_ms`.
+pub(super) fn forget_old(tx: &Db, id: &str, start_ms: u64) -> DbResult<()> {
     for sql in [FORGET_WINDOWS, FORGET_SHARES] {
         let values =
             named_params! {":quota": id, ":start": start_ms, ":hours": HOURS_KEPT_MS, ":kept": KEPT_MS};
@@ -121,7 +126,7 @@ pub(crate) const KEPT_MS: u64 = 62 * 24 * HOUR_MS;
 /// The same for windows of an hour, of which there would be many.
 const HOURS_KEPT_MS: u64 = 6 * HOUR_MS;
 /// The largest amount that is added to another one, so that sums of two do not overflow.
-const USED_MAX: i64 = i64::MAX / 2;
+pub(super) const USED_MAX: i64 = i64::MAX / 2;
 const USED: &str = "SELECT used FROM quota_share WHERE quota = :quota AND start_ms = :start \
      UNION ALL SELECT amount AS used FROM usage_due WHERE quota = :quota AND at = :start \
      AND id > (SELECT taken FROM usage_place)";
@@ -134,7 +139,7 @@ const ADD: &str = "INSERT INTO quota_share (quota, start_ms, node, granted, used
      VALUES (:quota, :start, :node, :amount, :amount) ON CONFLICT (quota, start_ms, node) DO UPDATE SET \
      granted = CASE WHEN quota_share.granted < :most THEN quota_share.granted ELSE :most END + excluded.granted, \
      used = CASE WHEN quota_share.used < :most THEN quota_share.used ELSE :most END + excluded.used RETURNING used";
-const SHARES: &str =
+pub(super) const SHARES: &str =
     "SELECT node, used FROM quota_share WHERE quota = :quota AND start_ms = :start ORDER BY node";
 const TAKE_BACK: &str = "UPDATE quota_share SET granted = granted - :amount, used = used - :amount \
      WHERE quota = :quota AND start_ms = :start AND node = :node";

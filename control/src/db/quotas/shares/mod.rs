@@ -5,6 +5,8 @@
 mod nodes;
 #[cfg(test)]
 mod tests;
+#[cfg_attr(not(test), expect(dead_code, reason = "no setting names a PostgreSQL yet"))]
+pub(crate) mod used;
 mod windows;
 
 use std::collections::BTreeMap;

@@ -234,3 +234,28 @@ fn shares_in_timed_limits_of_silent_nodes_are_free_and_their_nodes_resynchronize
     let mut one = begun(db, NODE);
     assert_eq!(work_on(db, &mut one, vec![ShareAction::Grant(key("total", 0), needs(1, 1))]), [granted(0)]);
 }
+
+#[test]
+fn what_was_used_is_reported_without_a_change_of_what_was_granted() {
+    let db = &mut database();
+    let mut fence = begun(db, NODE);
+    let (total, hour) = (("total", 0), 3_600_000);
+    work_on(db, &mut fence, vec![ShareAction::Grant(key("total", 0), needs(30, 30))]);
+    used::add(db, total, 1, 12).unwrap();
+    used::add(db, total, 1, 3).unwrap();
+    // A limit that only counts has no shares, and another node has used some of it.
+    used::add(db, total, 2, 7).unwrap();
+    let used = |db: &Db| [1, 2].map(|node| crate::db::quotas::used_by_node(db, total, node).unwrap());
+    assert_eq!(used(db), [15, 7]);
+    for (node, change, want) in [(1, -5, [10, 7]), (2, -9, [8, 0]), (1, 4, [12, 0]), (2, -50, [0, 0])] {
+        used::correct(db, total, node, change).unwrap();
+        assert_eq!(used(db), want, "{change} by {node}");
+        assert_eq!(rows(db, "total"), (30, 30, 0), "{change} by {node}");
+    }
+    for n in 0..9 {
+        used::add(db, ("hour", n * hour), 1, 1).unwrap();
+    }
+    let kept: u64 =
+        db.row("SELECT count(*) FROM quota_share WHERE quota = 'hour'", (), |row| row.get(0)).unwrap();
+    assert_eq!(kept, 7, "old windows are forgotten");
+}
