@@ -430,7 +430,7 @@ impl Db {
 /// may have locked rows that other nodes wait for.
 const WRITING: &str = "READ WRITE; SET LOCAL idle_in_transaction_session_timeout = '5s'";
 /// The time that a guarded transaction may be idle, in milliseconds.
-const IDLE_MAX_MS: u64 = 3_000;
+const IDLE_MAX_MS: u64 = 1_000;
 
 fn no_column(name: &str) -> DbError {
     DbError::bad_value(format_args!("the statement has no column '{name}'"))

@@ -15,7 +15,6 @@ pub(super) struct Cluster {
     random: Random,
     pub(super) database: Database<'static>,
     kinds: Kinds,
-    limits: [u64; 2],
     pub(super) nodes: Vec<Node>,
     /// The processes that requests go to, by node.
     pub(super) open: Arc<Mutex<Vec<Arc<Process>>>>,
@@ -28,7 +27,8 @@ pub(super) struct Cluster {
 /// What is really used and held of the budgets.
 #[derive(Default)]
 pub(super) struct Budgets {
-    limits: [u64; 2],
+    /// They only grow, here before they do in the database.
+    limits: [AtomicU64; 2],
     taken: [AtomicU64; 2],
     /// The most that one request used beyond what it held.
     excess: [AtomicU64; 2],
@@ -85,7 +85,7 @@ impl Budgets {
         self.figures.served.fetch_add(1, Ordering::Relaxed);
         for at in 0..2 {
             let taken = self.taken[at].fetch_add(held[at], Ordering::SeqCst) + held[at];
-            let most = self.limits[at] + self.excess[at].load(Ordering::SeqCst);
+            let most = self.limit(at) + self.excess[at].load(Ordering::SeqCst);
             if taken > most {
                 self.fail(format!("{taken} of {} taken: {most} at most", IDS[at]));
             }
@@ -107,6 +107,10 @@ impl Budgets {
 
     pub(super) fn taken(&self, at: usize) -> u64 {
         self.taken[at].load(Ordering::SeqCst)
+    }
+
+    fn limit(&self, at: usize) -> u64 {
+        self.limits[at].load(Ordering::SeqCst)
     }
 
     fn fail(&self, fault: String) {
@@ -138,8 +142,7 @@ impl Cluster {
     /// Runs one seed with budgets, in which nodes are killed too.
     pub(super) fn run(seed: u64) -> Result<Figures, String> {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        let sizes = [[20, 500], [100, 1_000], [400, 20_000]][random.below(3) as usize];
-        let limits = sizes.map(|size| size / 2 + random.below(size / 2));
+        let limits = [[4, 80], [30, 600]][random.below(2) as usize].map(|most| 1 + random.below(most));
         let nodes = 2 + random.below(3);
         Self::with(random, (BUDGETS, limits), nodes).run_with(seed, 16)
     }
@@ -157,6 +160,7 @@ impl Cluster {
             let end = Instant::now() + FAULTS_TIME;
             while Instant::now() < end && budgets.checked().is_ok() {
                 self.strike(faults);
+                self.raise();
             }
             self.heal();
             stop.store(true, Ordering::SeqCst);
@@ -187,12 +191,11 @@ impl Cluster {
         }
         // The nodes have seen this server.
         db.batch(SEEN).unwrap();
-        let budgets = Arc::new(Budgets { limits, ..Budgets::default() });
+        let budgets = Arc::new(Budgets { limits: limits.map(AtomicU64::new), ..Budgets::default() });
         let mut cluster = Self {
             random,
             database,
             kinds,
-            limits,
             nodes: Vec::new(),
             open: Arc::default(),
             budgets,
@@ -214,9 +217,19 @@ impl Cluster {
 
     fn start(&mut self, at: usize, disk: Disk) {
         let url = self.database.url_at(self.nodes[at].proxy.address());
-        self.nodes[at].start(url, (self.kinds, self.limits), disk);
+        self.nodes[at].start(url, self.kinds, disk);
         *self.open.lock().unwrap() =
             self.nodes.iter().filter_map(|node| node.process.as_ref().map(Arc::clone)).collect();
+    }
+
+    /// Raises the limits a little: so nodes are near the end of what they have for most of the run.
+    fn raise(&mut self) {
+        let more = [self.random.below(6), self.random.below(120)];
+        for (at, id) in IDS.into_iter().enumerate().filter(|(at, _)| more[*at] > 0) {
+            self.budgets.limits[at].fetch_add(more[at], Ordering::SeqCst);
+            let more = more[at];
+            self.database.query(&format!("UPDATE quotas SET amount = amount + {more} WHERE id = '{id}'"));
+        }
     }
 
     /// Breaks something, and lets some time pass.
@@ -232,7 +245,9 @@ impl Cluster {
             6 => ProxyMode::HalfOpen,
             7 => ProxyMode::Delay(after / 10),
             8..10 => ProxyMode::LoseCommitAnswer { nth },
-            10..12 => ProxyMode::LateCommit { nth, after },
+            10 => ProxyMode::LateCommit { nth, after },
+            // The server has given the transaction up by then.
+            11 => ProxyMode::LateCommit { nth, after: Duration::from_millis(1_500) },
             kind => {
                 let node = &mut self.nodes[at];
                 let disk = node.kill().unwrap();
@@ -274,7 +289,7 @@ impl Cluster {
             let mut running = Vec::new();
             loop {
                 let lost = self.lost(at);
-                let rest = self.limits[at].saturating_sub(self.budgets.taken(at) + lost);
+                let rest = self.budgets.limit(at).saturating_sub(self.budgets.taken(at) + lost);
                 if rest == 0 {
                     break;
                 }

@@ -61,7 +61,7 @@ impl Node {
     }
 
     /// Starts a process that has found this disk.
-    pub(super) fn start(&mut self, url: String, (kinds, limits): (Kinds, [u64; 2]), disk: Disk) {
+    pub(super) fn start(&mut self, url: String, kinds: Kinds, disk: Disk) {
         let counters = Arc::new(Counters::of_node(self.id));
         let now_ms = unix_ms();
         let quotas = (0..2).map(|budget| {
@@ -72,7 +72,8 @@ impl Node {
                 scope: Scope::default(),
                 metric,
                 period,
-                limit: limits[budget],
+                // The limit in the database is the one that holds.
+                limit: 1 << 40,
                 is_hard: true,
                 counter: Arc::new(counters.create(period, now_ms)),
             };

@@ -101,7 +101,7 @@ fn a_process_ends_when_another_one_runs_with_the_id_of_its_node() {
     let process = Arc::clone(cluster.nodes[0].process.as_ref().unwrap());
     until("a request is served", || process.begin(&CLAIM, None, &cluster.budgets)).end(100, &cluster.budgets);
     let mut copy = Node::new(1, postgres_server::shared().address());
-    copy.start(cluster.database.url(), (BUDGETS, [100, 8_000]), Disk::default());
+    copy.start(cluster.database.url(), BUDGETS, Disk::default());
     let first = cluster.nodes[0].thread.as_ref().unwrap();
     until("the first one ends", || first.is_finished().then_some(()));
     let served = copy.process.as_ref().unwrap();
