@@ -1,5 +1,6 @@
 //! One run: nodes, requests, faults and the checks.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -152,7 +153,7 @@ impl Cluster {
         let (url, open, budgets) = (self.database.url(), Arc::clone(&self.open), Arc::clone(&self.budgets));
         let (stop, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
         let result = thread::scope(|scope| {
-            let checker = scope.spawn(|| check_rows(&url, &budgets, &is_over));
+            let checker = scope.spawn(|| check_rows(&url, &open, &budgets, &is_over));
             let takers = [0, 1, 2, 3].map(|taker| {
                 let (open, budgets, stop) = (&open, &budgets, &stop);
                 scope.spawn(move || send_requests(Random(seed << 8 | taker), open, budgets, stop))
@@ -366,9 +367,11 @@ fn end(request: Running, random: &mut Random, budgets: &Budgets) {
     request.end(percent, budgets);
 }
 
-/// Checks I1 and I2 in the database at every moment until the run is over.
-fn check_rows(url: &str, budgets: &Budgets, is_over: &AtomicBool) {
+/// Checks I1 and I2 in the database, and I3 between it and the counters, at every moment until the run is over.
+fn check_rows(url: &str, open: &Mutex<Vec<Arc<Process>>>, budgets: &Budgets, is_over: &AtomicBool) {
     let db = connect(url);
+    // How often in a row a node seemed to have taken too much: rows and counters are not read at the same moment.
+    let mut above: HashMap<(u32, usize), u32> = HashMap::new();
     while !is_over.load(Ordering::SeqCst) {
         let excess = budgets.excess[1].load(Ordering::SeqCst);
         let broken: Vec<String> = db
@@ -377,8 +380,31 @@ fn check_rows(url: &str, budgets: &Budgets, is_over: &AtomicBool) {
                 Ok(format!("{quota}: {granted} granted, {sum} in shares"))
             })
             .unwrap();
-        if let Some(broken) = broken.first() {
-            budgets.fail(broken.clone());
+        broken.first().into_iter().for_each(|broken| budgets.fail(broken.clone()));
+        let processes = open.lock().unwrap().clone();
+        let granted = || -> Vec<(String, u32, u64)> {
+            let read = "SELECT quota, node, granted FROM quota_share";
+            db.rows(read, (), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap()
+        };
+        let before = granted();
+        let taken: Vec<_> = processes.iter().map(|process| [process.taken(0), process.taken(1)]).collect();
+        let after = granted();
+        for (process, taken) in processes.iter().zip(taken) {
+            for (at, id) in IDS.into_iter().enumerate() {
+                let rows = before.iter().chain(&after).filter(|row| row.0 == id && row.1 == process.id);
+                let granted = rows.map(|row| row.2).max().unwrap_or(0);
+                let excess = budgets.excess[at].load(Ordering::SeqCst);
+                let looks = above.entry((process.id, at)).or_default();
+                let Some(taken) = taken[at].filter(|taken| *taken > granted + excess) else {
+                    *looks = 0;
+                    continue;
+                };
+                *looks += 1;
+                if *looks == 8 {
+                    let node = process.id;
+                    budgets.fail(format!("I3: node {node} has taken {taken} of {id}, granted {granted}"));
+                }
+            }
         }
         budgets.figures.checks.fetch_add(1, Ordering::Relaxed);
         pause(10);

@@ -34,6 +34,7 @@ pub(super) struct Node {
 
 /// A running process of a node.
 pub(super) struct Process {
+    pub(super) id: u32,
     quotas: Vec<Arc<Quota>>,
     port: Arc<dyn ShareGrants>,
     pub(super) disk: Mutex<Disk>,
@@ -88,7 +89,7 @@ impl Node {
         let port = queue.port();
         self.thread = Some(queue.start(counters, open, &Alarm::default()).unwrap());
         let disk = Mutex::new(Disk { is_dead: false, held: [0; 2], ..disk });
-        self.process = Some(Arc::new(Process { quotas, port, disk }));
+        self.process = Some(Arc::new(Process { id: self.id, quotas, port, disk }));
     }
 
     /// Returns what the node has used and may use, for messages.
@@ -124,6 +125,12 @@ impl Node {
 }
 
 impl Process {
+    /// Returns what the counter of a limit has taken, `None` after the end of the process.
+    pub(super) fn taken(&self, at: usize) -> Option<u64> {
+        let taken = self.quotas[at].counter.share().unwrap().taken(0);
+        (!self.disk.lock().unwrap().is_dead).then_some(taken)
+    }
+
     /// Begins a request as the data plane does: it waits for a share where one is missing.
     pub(super) fn begin(
         self: &Arc<Self>,
