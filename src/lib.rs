@@ -131,7 +131,7 @@ impl Gateway {
                 state_key: state.stored_state_key(),
                 origins: state.origins(),
             },
-            shares: None,
+            shares: state.shares(),
         })
         .map_err(StartError::System)?;
         let affinity = Arc::new(state.keep_affinity(&config.state_dir, dataplane.kept_tables()));

@@ -83,7 +83,7 @@ async fn a_node_that_is_killed_is_silent_and_one_that_stops_has_left() {
     assert_eq!(standing("n3").await, "left");
     wait::eventually("a killed node to be silent", async || (standing("n2").await == "silent").then_some(()))
         .await;
-    let changed = admin.call("POST", "projects", json!({"name": "green"})).await;
+    let changed = admin.call("POST", "keys", json!({"name": "k", "project": project})).await;
     assert_eq!(changed.header("x-llmgw-published"), Some("true"), "no live node is behind");
     assert_eq!(changed.header("x-llmgw-silent-nodes"), Some("2"));
     // It comes back as the same node, and what its journal has is stored.
@@ -107,4 +107,54 @@ async fn a_second_process_with_the_directory_of_a_node_ends_the_first() {
     assert_eq!(second.client().get("/ready").await.unwrap().status, 200);
     let listed = Admin(second.client()).done("GET", "nodes", Value::Null).await;
     assert_eq!(listed["data"].as_array().unwrap().len(), 1, "{listed}");
+}
+
+/// A budget is used up to the last request by three nodes, and never exceeded, whatever node each request reaches.
+#[tokio::test]
+async fn three_nodes_use_up_a_budget_together_and_never_exceed_it() {
+    const BUDGET: usize = 60;
+    let Some(database) = database() else { return };
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let mut nodes = nodes(&Yaml::one(upstream.base_url()), &database.url(), 3).await;
+    let admin = Admin(nodes[0].client());
+    let project = admin.project("blue").await;
+    let key = admin.key(json!({"project": project})).await;
+    let limit = json!({"subject": {"kind": "project", "id": project}, "metric": "requests",
+        "window": "month", "limit": BUDGET});
+    let limit = admin.create("quotas", limit).await;
+    // At once from four callers a node, until half is used.
+    let sent = async |gateway: &Gateway, most: usize| {
+        let mut served = 0;
+        for _ in 0..most {
+            match status(gateway, &key.key).await {
+                200 => served += 1,
+                429 => {}
+                other => panic!("{other}"),
+            }
+        }
+        served
+    };
+    let (a, b, c) = tokio::join!(sent(&nodes[0], 10), sent(&nodes[1], 10), sent(&nodes[2], 10));
+    assert_eq!(a + b + c, BUDGET / 2, "nothing is refused while enough is left");
+    // A node is killed: what it held stays counted until it is back.
+    let setup = nodes.pop().unwrap().kill().await;
+    nodes.push(setup.start().await);
+    let mut served = BUDGET / 2;
+    // What another node holds and does not use is back within seconds.
+    wait::eventually("the budget to be used up", async || {
+        let (a, b, c) = tokio::join!(sent(&nodes[0], 4), sent(&nodes[1], 4), sent(&nodes[2], 4));
+        served += a + b + c;
+        (served >= BUDGET).then_some(())
+    })
+    .await;
+    for gateway in &nodes {
+        assert_eq!(sent(gateway, 3).await, 0, "the budget is used up");
+    }
+    assert_eq!((served, upstream.requests().len()), (BUDGET, BUDGET));
+    wait::eventually("the usage of all nodes in the limit", async || {
+        let shown = Admin(nodes[1].client()).done("GET", &format!("quotas/{limit}"), Value::Null).await;
+        (shown["used"] == BUDGET).then_some(())
+    })
+    .await;
 }

@@ -145,11 +145,11 @@ impl Follower {
         Ok(access)
     }
 
-    /// Renews the sign of life and the duty of this node, if it is time.
+    /// Looks for a later process of this node, and renews its duty, if it is time. Its session of shares renews the sign of life.
     fn renew(&mut self, db: &Db) -> DbResult<()> {
         let now = Instant::now();
         if now >= self.next_renewal {
-            self.is_superseded = !nodes::renew(db, self.node, self.incarnation)?;
+            self.is_superseded = nodes::is_superseded(db, self.node, self.incarnation)?;
             self.next_renewal = now + RENEW_EVERY;
             self.duty.claim(db)?;
         }

@@ -155,7 +155,7 @@ mod tests {
         let mut db = database.connect();
         let dir = tempfile::tempdir().unwrap();
         let Joined { node, follower, .. } = join(&mut db, &params(dir.path())).unwrap();
-        nodes::renew(&db, node, 1).unwrap();
+        nodes::renew(&db, node).unwrap();
         assert!(leases::claim(&db, "job", node).unwrap());
         follower.leave(&mut db).unwrap();
         assert!(leases::claim(&db, "job", NodeId::new(9)).unwrap());

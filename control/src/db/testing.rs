@@ -61,6 +61,13 @@ pub(crate) fn connect(url: &str) -> Db {
     DatabaseAddress::parse(url).unwrap().connect(0).unwrap()
 }
 
+/// Registers a node without a process.
+pub(crate) fn add_node(db: &Db, node: u64) {
+    let sql = "INSERT INTO nodes (node, identity, alive_until_ms, seen_version, release, file_digest, name) \
+               VALUES (:node, :identity, 0, 0, '', '', '') ON CONFLICT (node) DO NOTHING";
+    db.execute(sql, (node, node.to_string())).unwrap();
+}
+
 /// A database of PostgreSQL with all tables, for tests with several sessions. It is deleted when it is dropped.
 #[derive(Debug)]
 pub(crate) struct ClusterDatabase<'server>(Database<'server>);

@@ -1,17 +1,22 @@
 //! The effects of recorded exchanges on `gateway.db`: used quota, and the times when keys were used. If usage is in the
 //! same file, they are written at once. If it is in `usage.db`, they become due: the transaction that stores the
 //! exchanges adds them to `usage_due`, and a later transaction of `gateway.db` alone applies them and records the last
-//! row that it has applied. Each row therefore counts once, even if the process or the machine ends between the two.
+//! row that it has applied. Each row therefore counts once, even if the process or the machine ends between the two. A node
+//! that shares its limits only notes what it has used of its shares.
 
-use super::{key_use, quotas};
+use super::quotas::{self, shares};
+use super::key_use;
+use super::record_id::NodeId;
 use crate::db::engine::sqlite::schemas::has_usage_apart;
 use crate::db::engine::{Db, DbResult, ToValue, named_params};
 
 /// Adds `amount` to the used quota of the window that began at `start_ms`. Runs in the transaction that stores the
 /// usage.
 pub(crate) fn quota_used(tx: &Db, quota: &str, start_ms: u64, amount: u64) -> DbResult<()> {
-    if !has_usage_apart(tx) {
-        return quotas::add_used(tx, quota, start_ms, amount);
+    match NodeId::of(tx) {
+        NodeId::FIRST if has_usage_apart(tx) => {}
+        NodeId::FIRST => return quotas::add_used(tx, quota, start_ms, amount),
+        node => return shares::used::add(tx, (quota, start_ms), node.number(), amount),
     }
     let amount = i64::try_from(amount).unwrap_or(i64::MAX);
     put(tx, named_params! {":quota": quota, ":key": None::<&str>, ":at": start_ms, ":amount": amount})
@@ -20,8 +25,10 @@ pub(crate) fn quota_used(tx: &Db, quota: &str, start_ms: u64, amount: u64) -> Db
 /// Changes the used quota of the window that began at `start_ms` by `change`. Runs in the transaction that changes the
 /// usage.
 pub(crate) fn quota_corrected(tx: &Db, quota: &str, start_ms: u64, change: i64) -> DbResult<()> {
-    if !has_usage_apart(tx) {
-        return quotas::correct_used(tx, quota, start_ms, change);
+    match NodeId::of(tx) {
+        NodeId::FIRST if has_usage_apart(tx) => {}
+        NodeId::FIRST => return quotas::correct_used(tx, quota, start_ms, change),
+        node => return shares::used::correct(tx, (quota, start_ms), node.number(), change),
     }
     put(tx, named_params! {":quota": quota, ":key": None::<&str>, ":at": start_ms, ":amount": change})
 }

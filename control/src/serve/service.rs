@@ -15,6 +15,7 @@ use shared::build::BuildIdentity;
 use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::port::{Exchanges, Handler, HttpClient};
+use shared::quota::Counters;
 use shared::request_traces::RequestTraces;
 use shared::snapshot::{SnapshotPublisher, SnapshotReader};
 use tokio::runtime::Runtime;
@@ -32,6 +33,7 @@ use crate::admin::refusals::{self, RefusalCounter};
 use crate::admin::run::recording::Recordings;
 use crate::admin::usage::export::Exports;
 use crate::admin::{self, App, RequestId};
+use crate::cluster::shares::{ShareQueue, ShareThread};
 use crate::common::actor::Actor;
 use crate::common::background::Jobs;
 use crate::common::bounds::Bounds;
@@ -132,6 +134,8 @@ pub struct Control {
 /// The threads that use the state, besides the writer.
 #[derive(Debug)]
 struct StateThreads {
+    /// `None` if this process alone uses its limits.
+    shares: Option<ShareThread>,
     readers: Vec<JoinHandle<()>>,
     /// `None` if the state is not in files.
     checkpoints: Option<Checkpoints>,
@@ -173,7 +177,8 @@ pub fn start(params: Params) -> io::Result<Control> {
         out: params.publisher,
     };
     let publisher = first_snapshot(publisher, &mut meter).map_err(io::Error::other)?;
-    let (readers, threads) = start_readers(&storage, (origins, keeper), &params.alarm)?;
+    let shares = start_shares(nodes.shares, &storage, &counters, &params.alarm)?;
+    let (readers, threads) = start_readers(&storage, (origins, keeper, shares), &params.alarm)?;
     let (view, outgoing) = (publisher.view(), OutgoingWork::of(&publisher));
     let (sign_ins, ended) = (publisher.sign_ins(), publisher.ended_sessions());
     let state =
@@ -244,16 +249,30 @@ fn first_snapshot(params: PublisherParams, meter: &mut Meter) -> DbResult<Publis
     meter.count_rest().map(|()| publisher)
 }
 
+/// Starts the thread of the shares in limits, whose counters contain what earlier processes of this node have used.
+fn start_shares(
+    queue: Option<ShareQueue>,
+    storage: &Storage,
+    counters: &Arc<Counters>,
+    alarm: &Alarm,
+) -> io::Result<Option<ShareThread>> {
+    let storage = storage.clone();
+    let start = |queue: ShareQueue| {
+        queue.start(Arc::clone(counters), Box::new(move || storage.reader()), alarm)
+    };
+    queue.map(start).transpose()
+}
+
 /// Starts the threads that read the state. Returns the readers of the admin API, and all these threads.
 fn start_readers(
     storage: &Storage,
-    (origins, telemetry): (OriginQueue, TelemetryThread),
+    (origins, telemetry, shares): (OriginQueue, TelemetryThread, Option<ShareThread>),
     alarm: &Alarm,
 ) -> io::Result<(Readers, StateThreads)> {
     let (handle, readers) = Readers::start(storage, alarm).map_err(io::Error::other)?;
     let origins = origins.start(storage, alarm)?;
     let checkpoints = storage.files().map(|files| Checkpoints::start(files.clone(), alarm)).transpose()?;
-    Ok((handle, StateThreads { readers, checkpoints, telemetry, origins }))
+    Ok((handle, StateThreads { shares, readers, checkpoints, telemetry, origins }))
 }
 
 /// Starts the writer thread, which stores the documents of `catalog` from then on. Returns also what its meter shows.
@@ -381,7 +400,7 @@ impl Control {
     /// done, a few seconds at most. Drop the data plane's usage logs first.
     pub fn stop(self) {
         let Self { entrance, thread, stop, outgoing: _, reloading, writer, threads, lock } = self;
-        let StateThreads { readers, checkpoints, telemetry, origins } = threads;
+        let StateThreads { shares, readers, checkpoints, telemetry, origins } = threads;
         drop((entrance, reloading));
         let _ = stop.send(());
         for thread in std::iter::once(thread).chain(readers) {
@@ -390,6 +409,7 @@ impl Control {
             }
         }
         origins.stop();
+        shares.into_iter().for_each(ShareThread::stop);
         checkpoints.into_iter().for_each(Checkpoints::stop);
         writer.stop();
         // Stores what the last records were.

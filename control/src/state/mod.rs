@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use shared::freshness::Freshness;
-use shared::port::{Capture, KeptTables, StateOrigins};
+use shared::port::{Capture, KeptTables, ShareGrants, StateOrigins};
 use shared::quota::Counters;
 use shared::secret::Secret;
 use shared::usage::UsageLog;
@@ -22,6 +22,7 @@ use crate::cluster::duty::Duty;
 use crate::cluster::follow::Follower;
 use crate::cluster::join::{JoinError, JoinParams, Joined, join};
 use crate::cluster::node_file::NAME as NODE_FILE;
+use crate::cluster::shares::ShareQueue;
 use crate::common::vault::VaultKeys;
 use crate::db::engine::postgres::DatabaseAddress;
 use crate::db::engine::{Db, DbError};
@@ -98,6 +99,7 @@ pub struct NodeParams<'a> {
 #[derive(Debug)]
 pub struct State {
     database: Database,
+    shares: Option<ShareQueue>,
     journal: Journal,
     inbox: Inbox,
     telemetry: TelemetryQueue,
@@ -196,13 +198,15 @@ pub(crate) struct AmongNodes {
     pub(crate) follower: Option<Follower>,
     pub(crate) freshness: Freshness,
     pub(crate) duty: Duty,
+    /// The shares in limits.
+    pub(crate) shares: Option<ShareQueue>,
 }
 
-impl From<Joined> for AmongNodes {
-    fn from(joined: Joined) -> Self {
+impl AmongNodes {
+    fn of(joined: Joined, shares: Option<ShareQueue>) -> Self {
         let Joined { follower, freshness, node: _ } = joined;
         let duty = follower.duty();
-        Self { follower: Some(follower), freshness, duty }
+        Self { follower: Some(follower), freshness, duty, shares }
     }
 }
 
@@ -218,7 +222,8 @@ impl State {
         let (journal, inbox) =
             Journal::open(dir.clone()).map_err(|source| OpenError::Io { path: dir, source })?;
         let origins = OriginQueue::new(Arc::clone(journal.gauge()));
-        Ok(Self { database, journal, inbox, telemetry: TelemetryQueue::new(), origins })
+        let shares = database.joined.is_some().then(ShareQueue::new);
+        Ok(Self { database, shares, journal, inbox, telemetry: TelemetryQueue::new(), origins })
     }
 
     /// Returns a warning about the state for the operator, if there is one.
@@ -249,6 +254,11 @@ impl State {
         self.database.keys.derived_bytes("hashes of stored state")
     }
 
+    /// Returns the port through which the data plane gets larger shares of limits; `None` if this process alone uses them.
+    pub fn shares(&self) -> Option<Arc<dyn ShareGrants>> {
+        self.shares.as_ref().map(ShareQueue::port)
+    }
+
     /// Returns the port through which the data plane finds the origins of stored state.
     pub fn origins(&self) -> Arc<dyn StateOrigins> {
         self.origins.port()
@@ -261,7 +271,8 @@ impl State {
 
     pub(crate) fn into_parts(self) -> Parts {
         let gauge: Arc<Gauge> = Arc::clone(self.journal.gauge());
-        let counters = Arc::new(Counters::default());
+        let node = self.database.joined.as_ref().map(|joined| joined.node.number());
+        let counters = Arc::new(node.map_or_else(Counters::default, Counters::of_node));
         let Database { lock, storage, writer, keys, warning: _, usage_is_lost, joined } = self.database;
         let mut meter = Meter::new(writer, self.inbox, gauge, Arc::clone(&counters));
         if usage_is_lost {
@@ -276,7 +287,7 @@ impl State {
             keys,
             telemetry: self.telemetry,
             origins: self.origins,
-            nodes: joined.map(AmongNodes::from).unwrap_or_default(),
+            nodes: joined.map(|joined| AmongNodes::of(joined, self.shares)).unwrap_or_default(),
         }
     }
 }

@@ -80,11 +80,6 @@ impl ShareDriver {
         }
     }
 
-    /// Gives back what nothing holds of a limit that was lowered.
-    pub(super) fn lowered(&mut self, quota: &str) {
-        self.shares.iter_mut().for_each(|shares| shares.limit_lowered(quota));
-    }
-
     /// Runs the next transaction, if one is due.
     pub(super) fn turn(&mut self) -> Turn {
         let now = time();

@@ -1,12 +1,5 @@
 //! The shares of this node in the limits that the nodes of a cluster share ([`shared::quota::share`]): a thread renews them
 //! in the database, and gets more when a counter of the request path is full.
-#![cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "no setting names a PostgreSQL yet; the tests run the shares of several nodes on one"
-    )
-)]
 
 mod allowances;
 mod driver;
@@ -55,7 +48,6 @@ enum ShareOrder {
         until_ms: u64,
         reply: oneshot::Sender<bool>,
     },
-    Lowered(Box<str>),
     Stop,
     /// Ends the thread as a kill of the process does.
     #[cfg(test)]
@@ -83,19 +75,15 @@ impl ShareQueue {
     ) -> io::Result<ShareThread> {
         let Self { port, orders } = self;
         let node = counters.node().ok_or_else(|| io::Error::other("the counters belong to no node"))?;
-        let thread = alarm
-            .spawn("llmgw-shares", move || run(ShareDriver::new(node.into(), open, counters), &orders))?;
+        let mut driver = ShareDriver::new(node.into(), open, counters);
+        // The first request finds the shares that the node had before.
+        driver.turn();
+        let thread = alarm.spawn("llmgw-shares", move || run(driver, &orders))?;
         Ok(ShareThread { orders: port.orders.clone(), thread })
     }
 }
 
 impl ShareThread {
-    /// Gives back what no request holds of a limit that was lowered. Needs no call for correctness: the thread notices it
-    /// within a second.
-    pub(crate) fn lowered(&self, quota: &str) {
-        let _ = self.orders.try_send(ShareOrder::Lowered(quota.into()));
-    }
-
     /// True if the thread has ended, because another process has the ID of the node.
     #[cfg(test)]
     fn is_finished(&self) -> bool {
@@ -132,7 +120,6 @@ fn run(mut driver: ShareDriver, orders: &Receiver<ShareOrder>) -> io::Result<()>
         while let Some(order) = next {
             match order {
                 ShareOrder::Wait { need, until_ms, reply } => driver.wait(&need, until_ms, reply),
-                ShareOrder::Lowered(quota) => driver.lowered(&quota),
                 ShareOrder::Stop => {
                     driver.drain();
                     return Ok(());

@@ -101,14 +101,16 @@ fn number(tx: &Db, start: &NodeStart<'_>) -> DbResult<NodeId> {
     tx.row(NEXT, (), |row| row.get(0))
 }
 
-/// Renews the node's sign of life, for [`ALIVE`]. Returns false if a later process has its identity.
-pub(crate) fn renew(tx: &Db, node: NodeId, incarnation: u64) -> DbResult<bool> {
-    let values = named_params! {":node": node, ":alive": milliseconds(ALIVE), ":incarnation": incarnation};
-    if tx.execute(RENEW, values)? == 1 {
-        return Ok(true);
-    }
-    // A failover may have lost the registration of this process, which is no other one.
-    Ok(!tx.exists(IS_SUPERSEDED, named_params! {":node": node, ":incarnation": incarnation})?)
+/// Renews the node's sign of life, for [`ALIVE_MS`].
+#[cfg(test)]
+pub(crate) fn renew(tx: &Db, node: NodeId) -> DbResult<()> {
+    let renew = "UPDATE nodes SET alive_until_ms = now_ms() + :alive, left_at_ms = NULL WHERE node = :node";
+    tx.execute(renew, named_params! {":node": node, ":alive": ALIVE_MS}).map(drop)
+}
+
+/// True if a later process than the one with this number has the node.
+pub(crate) fn is_superseded(db: &Db, node: NodeId, incarnation: u64) -> DbResult<bool> {
+    db.exists(IS_SUPERSEDED, named_params! {":node": node, ":incarnation": incarnation})
 }
 
 /// Records that the node stops in order: it serves no more.
@@ -170,8 +172,8 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// How long a node is live after it renewed its sign of life, which it does once a second.
-pub(crate) const ALIVE: Duration = Duration::from_secs(5);
+/// How long a node is live after it renewed its sign of life, which it does once a second, in milliseconds.
+pub(crate) const ALIVE_MS: u64 = 5_000;
 
 const FIND: &str = "SELECT node FROM nodes WHERE identity = :identity";
 const IS_TAKEN: &str = "SELECT 1 FROM nodes WHERE node = :node";
@@ -179,9 +181,8 @@ const NEXT: &str = "SELECT coalesce(max(node), 0) + 1 FROM nodes";
 const PUT: &str = "INSERT INTO nodes (node, identity, alive_until_ms, seen_version, release, file_digest, name) \
      VALUES (:node, :identity, 0, 0, :release, :digest, :name) ON CONFLICT (node) DO UPDATE SET \
      release = excluded.release, file_digest = excluded.file_digest, name = excluded.name, left_at_ms = NULL";
-const RENEW: &str = "UPDATE nodes SET alive_until_ms = now_ms() + :alive, left_at_ms = NULL WHERE node = :node \
-     AND NOT EXISTS (SELECT 1 FROM fences WHERE node = :node AND incarnation > :incarnation)";
-const IS_SUPERSEDED: &str = "SELECT 1 FROM fences WHERE node = :node AND incarnation > :incarnation";
+const IS_SUPERSEDED: &str =
+    "SELECT 1 FROM fences WHERE node = :node AND lane = 'shipping' AND incarnation > :incarnation";
 const LEAVE: &str = "UPDATE nodes SET alive_until_ms = 0, left_at_ms = now_ms() WHERE node = :node";
 const REPORT: &str = "UPDATE nodes SET seen_version = :version WHERE node = :node \
      AND (:version = 0 OR EXISTS (SELECT 1 FROM changes WHERE version = :version AND token = :token))";
@@ -239,7 +240,7 @@ mod tests {
         let standing = |db: &Db| all(db, STALE).unwrap()[0].standing;
         let Registered { node, incarnation } = register(&mut db, &start("a", None)).unwrap();
         assert_eq!(standing(&db), NodeStanding::Stale, "it does not serve yet");
-        assert!(renew(&db, node, incarnation).unwrap());
+        renew(&db, node).unwrap();
         assert_eq!(standing(&db), NodeStanding::Live);
         let ago = |ms: u64| {
             let sql = "UPDATE nodes SET alive_until_ms = now_ms() - :ms WHERE node = :node";
@@ -249,12 +250,13 @@ mod tests {
         assert_eq!(standing(&db), NodeStanding::Silent);
         ago(300_001);
         assert_eq!(standing(&db), NodeStanding::Stale);
-        assert!(renew(&db, node, incarnation).unwrap());
+        renew(&db, node).unwrap();
         leave(&db, node).unwrap();
         assert_eq!(standing(&db), NodeStanding::Left);
         let later = register(&mut db, &start("a", None)).unwrap();
-        assert!(!renew(&db, node, incarnation).unwrap(), "another process has the node");
-        assert!(renew(&db, node, later.incarnation).unwrap());
+        assert!(is_superseded(&db, node, incarnation).unwrap(), "another process has the node");
+        assert!(!is_superseded(&db, node, later.incarnation).unwrap());
+        renew(&db, node).unwrap();
         assert_eq!(standing(&db), NodeStanding::Live);
     }
 
@@ -263,7 +265,7 @@ mod tests {
         let Some(database) = shared_database() else { return };
         let mut db = database.connect();
         let [a, b, c] = ["a", "b", "c"].map(|name| register(&mut db, &start(name, None)).unwrap().node);
-        [a, b, c].iter().for_each(|node| assert!(renew(&db, *node, 1).unwrap()));
+        [a, b, c].iter().for_each(|node| renew(&db, *node).unwrap());
         let mark = database.change(&mut db, a, "{}");
         let seen = |db: &Db| unseen(db, mark.version, a, STALE).unwrap();
         assert_eq!(seen(&db), Unseen { live: vec![b, c], silent: vec![] });

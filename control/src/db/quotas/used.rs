@@ -26,14 +26,14 @@ pub(crate) fn used_by_node(db: &Db, (id, start_ms): (&str, u64), node: u32) -> D
     Ok(used.and_then(|used| u64::try_from(used).ok()).unwrap_or(0))
 }
 
-/// Adds to the used amount of a window, and deletes windows that ended long before a new one. Runs in the transaction
-/// that stores the usage.
+/// Adds to the used amount of a window, and deletes windows that ended long before a new one. It counts as that of node 0: of
+/// the only node, or what all had used before the limit was made.
 pub(crate) fn add_used(tx: &Db, id: &str, start_ms: u64, amount: u64) -> DbResult<()> {
     let amount = i64::try_from(amount).unwrap_or(USED_MAX).min(USED_MAX);
     let values = named_params! {":quota": id, ":start": start_ms, ":amount": amount, ":most": USED_MAX};
     tx.execute(GRANT, values)?;
     let values = named_params! {
-        ":quota": id, ":start": start_ms, ":node": NodeId::of(tx), ":amount": amount, ":most": USED_MAX,
+        ":quota": id, ":start": start_ms, ":node": NodeId::FIRST, ":amount": amount, ":most": USED_MAX,
     };
     let used: i64 = tx.row(ADD, values, |row| row.get("used"))?;
     if used > amount {

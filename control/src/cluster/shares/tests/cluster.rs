@@ -10,7 +10,7 @@ use postgres_server::{Database, ProxyMode, shared};
 use shared::quota::{Claim, Metric, Period};
 
 use super::nodes::{BUDGETS, Disk, IDS, Kinds, Node, Process, Running};
-use crate::db::testing::{connect, postgres_database};
+use crate::db::testing::{add_node, connect, postgres_database};
 
 pub(super) struct Cluster {
     random: Random,
@@ -211,6 +211,7 @@ impl Cluster {
 
     fn add_node(&mut self) {
         let node = Node::new(self.next_node, shared().address());
+        add_node(&connect(&self.database.url()), self.next_node.into());
         self.next_node += 1;
         self.nodes.push(node);
         self.start(self.nodes.len() - 1, Disk::default());

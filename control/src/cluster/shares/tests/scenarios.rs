@@ -85,7 +85,6 @@ fn what_nothing_holds_of_a_lowered_limit_is_given_back() {
     };
     assert!(granted("3").is_none(), "more is granted in advance");
     cluster.database.query("UPDATE quotas SET amount = 2");
-    cluster.nodes[0].thread.as_ref().unwrap().lowered("a");
     until("what is running is left", || granted("3"));
     running.into_iter().for_each(|request| request.end(100, &cluster.budgets));
     assert!(process.begin(&CLAIM, None, &cluster.budgets).is_none());

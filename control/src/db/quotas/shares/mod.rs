@@ -5,7 +5,6 @@
 mod nodes;
 #[cfg(test)]
 mod tests;
-#[cfg_attr(not(test), expect(dead_code, reason = "no setting names a PostgreSQL yet"))]
 pub(crate) mod used;
 mod windows;
 

@@ -5,6 +5,7 @@
 
 use shared::quota::share::{Fence, FoundFence, MINUTE_LEFT_MS, PAUSE_MS, PERMITS_FREE_MS};
 
+use crate::db::cluster::nodes::ALIVE_MS;
 use crate::db::engine::{Db, DbResult, named_params};
 
 /// A fence that let a transaction pass. Times are of the database's clock.
@@ -83,7 +84,8 @@ pub(super) fn begin(tx: &Db, node: u64) -> DbResult<Fence> {
     Ok(fence)
 }
 
-/// Writes down that the server is another one since the last look, and grants nothing for a while then. Returns the time.
+/// Writes down that the server is another one since the last look, and grants nothing for a while then, unless it is the first.
+/// Returns the time.
 fn see_server(tx: &Db) -> DbResult<u64> {
     let is_postgres = tx.is_postgres();
     let (clock, seen) = if is_postgres { (CLOCK, SEE_SERVER) } else { (CLOCK_OF_FILE, SEE_FILE) };
@@ -94,7 +96,7 @@ fn see_server(tx: &Db) -> DbResult<u64> {
 
 /// Records that the node was heard of at `now_ms`.
 pub(super) fn renew(tx: &Db, node: u64, now_ms: u64) -> DbResult<()> {
-    tx.execute(RENEW, (node, now_ms.saturating_add(LIVE_MS)))?;
+    tx.execute(RENEW, named_params! {":node": node, ":until": now_ms.saturating_add(ALIVE_MS)})?;
     Ok(())
 }
 
@@ -102,7 +104,7 @@ pub(super) fn renew(tx: &Db, node: u64, now_ms: u64) -> DbResult<()> {
 /// long that their shares by the minute, and their permits of concurrent requests, are free. Locks their rows and raises
 /// their fences, so that a node that returns resynchronizes.
 pub(super) fn silent(tx: &Db, quotas: &str, (node, now_ms): (u64, u64)) -> DbResult<[Vec<u64>; 2]> {
-    let live_until = |left_ms: u64| now_ms.saturating_sub(left_ms).saturating_add(LIVE_MS);
+    let live_until = |left_ms: u64| now_ms.saturating_sub(left_ms).saturating_add(ALIVE_MS);
     let (minute, permits) = (live_until(MINUTE_LEFT_MS), live_until(PERMITS_FREE_MS));
     let found: Vec<u64> = tx.rows(SILENT, (node, quotas, minute, permits), |row| row.get("node"))?;
     let mut silent = [Vec::new(), Vec::new()];
@@ -120,12 +122,9 @@ pub(super) fn silent(tx: &Db, quotas: &str, (node, now_ms): (u64, u64)) -> DbRes
     Ok(silent)
 }
 
-/// The time for which a node is live after it was heard of.
-const LIVE_MS: u64 = 5_000;
-
 const CLOCK: &str = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT) AS now_ms";
 const CLOCK_OF_FILE: &str = "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) AS now_ms ";
-const SEE_SERVER: &str = "UPDATE cluster SET no_grants_before_ms = :until, \
+const SEE_SERVER: &str = "UPDATE cluster SET no_grants_before_ms = CASE WHEN server = 0 THEN 0 ELSE :until END, \
      server = CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000 AS BIGINT) \
      WHERE id = 1 AND server <> CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000 AS BIGINT)";
 const SEE_FILE: &str =
@@ -159,8 +158,7 @@ const LOCK_FENCE: &str =
 const BEGIN_FENCE: &str = "UPDATE fences SET incarnation = incarnation + 1, seq = seq + 1 \
      WHERE node = :node AND lane = 'shares' RETURNING incarnation, seq";
 const RAISE_FENCE: &str = "UPDATE fences SET seq = seq + 1 WHERE node = :node AND lane = 'shares'";
-const RENEW: &str = "INSERT INTO nodes (node, alive_until_ms) VALUES (:node, :until) \
-     ON CONFLICT (node) DO UPDATE SET alive_until_ms = excluded.alive_until_ms";
+const RENEW: &str = "UPDATE nodes SET alive_until_ms = :until, left_at_ms = NULL WHERE node = :node";
 const SILENT: &str = "SELECT DISTINCT s.node FROM quota_share AS s JOIN quotas AS q ON q.id = s.quota \
      JOIN nodes AS n ON n.node = s.node WHERE s.node <> :node AND s.quota IN (SELECT value FROM json_each(:quotas)) AND s.granted > 0 \
      AND ((q.period = 'minute' AND n.alive_until_ms <= :minute) OR (q.period IS NULL AND n.alive_until_ms <= :permits)) \

@@ -3,7 +3,7 @@
 use shared::quota::share::{AssertedShare, GrantNeed, ShareChange};
 
 use super::*;
-use crate::db::testing::migrated;
+use crate::db::testing::{add_node, migrated};
 
 const NODE: u64 = 1;
 const OTHER: u64 = 2;
@@ -31,6 +31,7 @@ fn database() -> Db {
 
 /// Begins a process, and ends the pause that follows the first look at a server.
 fn begun(db: &mut Db, node: u64) -> Fence {
+    add_node(db, node);
     let begun = begin(db, node, 0).unwrap();
     db.execute("UPDATE cluster SET no_grants_before_ms = 0", ()).unwrap();
     begun.fence
