@@ -25,6 +25,7 @@ pub use db::chain::{ChainBroken, ChainHolds};
 pub use db::engine::postgres::DatabaseAddress;
 pub use db::error::OpenError;
 pub use db::sealed::{Survey, Unopened};
+pub use db::state_copy::{CopyNews, StateCopied, StateCopyError};
 pub use jobs::otlp::span_encoder;
 pub use routing::{config, detect};
 pub use serve::service::{Control, Params, start};
@@ -32,6 +33,7 @@ pub use state::affinity_file::AffinityFile;
 pub use state::checks::{verify_audit, verify_credentials};
 pub use state::offline::{
     ExportError, ImportError, ImportFinding, Imported, LitellmError, LitellmImport, RekeyError, RekeyParams,
-    Rekeyed, RollbackError, RolledBack, export, import_credentials, import_litellm, rekey, rollback,
+    Rekeyed, RollbackError, RolledBack, StateCopyParams, copy_state_from, copy_state_to, export,
+    import_credentials, import_litellm, rekey, rollback,
 };
 pub use state::{NodeParams, OpenParams, State, StatePlace, UsageStore, backup, doctor, log_lines};

@@ -14,6 +14,7 @@ mod manual;
 mod quickstart;
 mod rollback;
 mod serve;
+mod state;
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -79,6 +80,11 @@ enum CliCommand {
     },
     /// Put the state back as it was before the last upgrade; the gateway must not run
     Rollback,
+    /// Move the state into PostgreSQL and back
+    State {
+        #[command(subcommand)]
+        command: state::StateCommand,
+    },
     /// Check the audit log
     Audit {
         #[command(subcommand)]
@@ -182,6 +188,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         CliCommand::Backup { command } => backup::run(command, &environment()),
         CliCommand::Rollback => rollback::run(&environment()),
+        CliCommand::State { command } => state::run(&command, &environment()),
         CliCommand::Audit { command: AuditCommand::Verify } => audit::verify(&environment()),
         CliCommand::Completions { shell } => manual::completions(shell, Arguments::command()),
         CliCommand::Manual { directory } => manual::pages(&directory, Arguments::command()),

@@ -4,12 +4,14 @@
 //! No state is kept in a session of the server beside prepared statements, so a transaction pooler that knows prepared
 //! statements (`PgBouncer` 1.21 and newer) may stand between.
 
+mod bulk;
 mod error;
 mod session;
 mod settings;
 mod tls;
 mod value;
 
+pub use bulk::{CopyIn, RowStream};
 pub use error::{Error, ErrorKind};
 pub use session::{Prepared, Session};
 pub use settings::{Settings, SettingsError};

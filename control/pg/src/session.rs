@@ -112,10 +112,7 @@ impl Session {
 
     /// Runs several statements without parameters in one round trip.
     pub fn batch(&self, sql: &str) -> Result<(), Error> {
-        self.connect()?;
-        let live = self.live.borrow();
-        let client = &live.as_ref().ok_or_else(not_connected)?.client;
-        self.run(client.batch_execute(sql))
+        self.with_client(async |client| client.batch_execute(sql).await)
     }
 
     /// Begins a transaction; `how` stands behind `BEGIN`.
@@ -165,6 +162,17 @@ impl Session {
         self.transaction.get() != Transaction::None
     }
 
+    /// Calls the server through a connection, which is made if there is none.
+    pub(crate) fn with_client<T>(
+        &self,
+        call: impl AsyncFnOnce(&Client) -> Result<T, tokio_postgres::Error>,
+    ) -> Result<T, Error> {
+        self.connect()?;
+        let live = self.live.borrow();
+        let client = &live.as_ref().ok_or_else(not_connected)?.client;
+        self.run(call(client))
+    }
+
     fn is_connected(&self) -> bool {
         self.live.borrow().as_ref().is_some_and(|live| !live.client.is_closed())
     }
@@ -196,7 +204,10 @@ impl Session {
     }
 
     /// Waits for the answer to a statement.
-    fn run<T>(&self, answer: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Error> {
+    pub(crate) fn run<T>(
+        &self,
+        answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Error> {
         let outcome = self.block(answer);
         if outcome.is_err() && self.transaction.get() == Transaction::Open {
             self.transaction.set(Transaction::Failed);
@@ -220,6 +231,12 @@ impl Session {
             tracing::debug!(is_sent = sent.is_ok_and(|sent| sent.is_ok()), "a slow statement was cancelled");
         }
         Err(Error::too_slow())
+    }
+}
+
+impl Prepared {
+    pub(crate) fn inner(&self) -> &Statement {
+        &self.0
     }
 }
 

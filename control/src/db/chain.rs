@@ -171,13 +171,18 @@ impl fmt::Display for ChainBroken {
 pub(crate) fn verify(db: &Db, keys: &VaultKeys) -> DbResult<Result<ChainHolds, ChainBroken>> {
     let Some(ends) = ends(db, keys)? else { return Ok(Err(ChainBroken::Ends)) };
     let signer = ChainSigner::new(keys);
-    let mut statement = db.prepare(ALL)?;
-    let mut found = statement.query(())?;
+    let mut statement = db.prepare(PAGE)?;
     let mut before = ends.before_first;
-    while let Some(row) = found.next()? {
-        match next(row, &signer, &before, &ends)? {
-            Ok(link) => before = link,
-            Err(broken) => return Ok(Err(broken)),
+    let (mut from, mut rows) = (i64::MIN, ROWS_A_PAGE);
+    while rows == ROWS_A_PAGE {
+        rows = 0;
+        let mut found = statement.query([from, i64::from(ROWS_A_PAGE)])?;
+        while let Some(row) = found.next()? {
+            (from, rows) = (row.get::<i64>("id")?.saturating_add(1), rows + 1);
+            match next(row, &signer, &before, &ends)? {
+                Ok(link) => before = link,
+                Err(broken) => return Ok(Err(broken)),
+            }
         }
     }
     Ok(if before.id < ends.last.id {
@@ -263,5 +268,7 @@ const ID_BYTES: usize = 8;
 const MAC_BYTES: usize = 32;
 const LINK_BYTES: usize = ID_BYTES + MAC_BYTES;
 const NEWEST: &str = "SELECT id, mac FROM audit ORDER BY id DESC LIMIT 1";
-const ALL: &str = "SELECT * FROM audit ORDER BY id";
+const PAGE: &str = "SELECT * FROM audit WHERE id >= :from ORDER BY id LIMIT :rows";
+/// The rows of the chain that are in memory at a time with PostgreSQL.
+const ROWS_A_PAGE: u32 = 1_000;
 const OLDEST: &str = "SELECT * FROM audit ORDER BY id LIMIT :rows";

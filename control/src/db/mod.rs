@@ -44,6 +44,7 @@ pub(crate) mod search;
 pub(crate) mod setup;
 pub(crate) mod sign_in_flows;
 pub(crate) mod sqlite_state;
+pub(crate) mod state_copy;
 pub(crate) mod storage;
 pub(crate) mod telemetry;
 pub(crate) mod usage_effects;

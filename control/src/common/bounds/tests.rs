@@ -264,6 +264,7 @@ control/src/common/recorded.rs PIECES_MAX told
 control/src/common/regular_file.rs THREADS_MAX refuses
 control/src/db/alert_rules.rs RULES_MAX refuses
 control/src/db/audit_pages.rs LOOKED_AT_MAX pages
+control/src/db/chain.rs ROWS_A_PAGE steps
 control/src/db/circuit_changes.rs ROWS_PER_STEP steps
 control/src/db/cluster/changes.rs FOLLOWED_MAX cache
 control/src/db/cluster/changes.rs KEPT cache

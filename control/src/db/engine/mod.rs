@@ -8,6 +8,7 @@ mod portable;
 pub(crate) mod postgres;
 mod session;
 pub(crate) mod sqlite;
+pub(crate) mod table;
 mod value;
 
 pub(crate) use error::{DbError, DbErrorKind, DbResult};

@@ -57,6 +57,12 @@ impl From<SqliteSession> for Db {
     }
 }
 
+impl<'a> From<&'a pg::Row> for Row<'a> {
+    fn from(row: &'a pg::Row) -> Self {
+        Self(RowOf::Postgres(row))
+    }
+}
+
 impl From<PostgresSession> for Db {
     fn from(session: PostgresSession) -> Self {
         Self(Engine::Postgres(Box::new(session)))
@@ -214,6 +220,14 @@ impl Db {
                 session.limit_time(until);
                 Ok(())
             }
+        }
+    }
+
+    /// Returns the session with a server; `None` for a file.
+    pub(super) fn postgres(&self) -> Option<&PostgresSession> {
+        match &self.0 {
+            Engine::Sqlite(_) => None,
+            Engine::Postgres(session) => Some(session),
         }
     }
 

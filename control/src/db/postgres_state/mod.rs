@@ -10,4 +10,4 @@ mod checks;
 mod open;
 
 pub(crate) use checks::examine;
-pub(crate) use open::{database_error, open, open_to_read};
+pub(crate) use open::{database_error, keys_error, model, open, open_to_read};

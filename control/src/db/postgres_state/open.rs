@@ -100,7 +100,7 @@ fn make(db: &mut Db, address: &DatabaseAddress, encryption_key: &Secret<[u8; 32]
 }
 
 /// Returns a database with the tables of this release.
-fn model() -> Result<Db, DbError> {
+pub(crate) fn model() -> Result<Db, DbError> {
     let mut model = Db::in_memory()?;
     migrate::migrate(&mut model)?;
     Ok(model)
@@ -150,7 +150,7 @@ pub(crate) fn database_error(address: &DatabaseAddress, source: &DbError) -> Ope
     OpenError::Database { place: address.to_string(), detail: source.to_string(), remedy }
 }
 
-fn keys_error(address: &DatabaseAddress, error: KeysError) -> OpenError {
+pub(crate) fn keys_error(address: &DatabaseAddress, error: KeysError) -> OpenError {
     match error {
         KeysError::WrongKey => OpenError::WrongKey { path: address.to_string().into() },
         KeysError::NoRandom => OpenError::NoRandom,

@@ -67,7 +67,7 @@ pub(crate) fn open(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Open
 }
 
 /// Fails if a rollback was interrupted, whose files belong to two states.
-fn expect_no_rollback(dir: &Path) -> Result<(), OpenError> {
+pub(crate) fn expect_no_rollback(dir: &Path) -> Result<(), OpenError> {
     if dir.join(upgrade_snapshot::ROLLING_BACK).exists() {
         return Err(OpenError::RollbackUnfinished { dir: dir.into() });
     }
@@ -217,23 +217,45 @@ pub(crate) fn is_large(bytes: u64) -> bool {
     bytes > CHECKED_BYTES_MAX
 }
 
-/// Creates a new database under a temporary name and renames it when it is complete.
+/// Creates the database of a new state.
 fn make(dir: &Path, path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<(), OpenError> {
-    let draft = dir.join(DRAFT);
+    make_with(dir, |db| {
+        let sql = |source| OpenError::Sql { path: path.into(), source };
+        let tx = db.transaction().map_err(sql)?;
+        make_keys(&tx, encryption_key).map_err(|error| keys_error(path, error))?;
+        let keys = open_keys(&tx, encryption_key).map_err(|error| keys_error(path, error))?;
+        chain::begin(&tx, &keys, shared::clock::unix_ms()).map_err(sql)?;
+        tx.commit().map_err(sql)
+    })
+}
+
+/// Creates a database with all tables under a temporary name, lets `fill` write its rows, and gives it its name. If the
+/// process is killed before that, `dir` has no database.
+pub(crate) fn make_with<T, E: From<OpenError>>(
+    dir: &Path,
+    fill: impl FnOnce(&mut Db) -> Result<T, E>,
+) -> Result<T, E> {
+    let (path, draft) = (dir.join(DATABASE), dir.join(DRAFT));
     let io = |source| OpenError::Io { path: draft.clone(), source };
+    let sql = |source| OpenError::Sql { path: path.clone(), source };
     new_file(&draft).map_err(io)?;
-    let sql = |source| OpenError::Sql { path: path.into(), source };
     let mut db = connect_writer(&draft).map_err(sql)?;
     db.set_pragma(None, "application_id", APPLICATION_ID).map_err(sql)?;
     migrate::migrate(&mut db).map_err(sql)?;
-    let tx = db.transaction().map_err(sql)?;
-    make_keys(&tx, encryption_key).map_err(|error| keys_error(path, error))?;
-    let keys = open_keys(&tx, encryption_key).map_err(|error| keys_error(path, error))?;
-    chain::begin(&tx, &keys, shared::clock::unix_ms()).map_err(sql)?;
-    tx.commit().map_err(sql)?;
+    let filled = match fill(&mut db) {
+        Ok(filled) => filled,
+        Err(error) => {
+            drop(db);
+            if let Err(error) = remove(&draft) {
+                tracing::debug!("cannot delete {}: {error}", draft.display());
+            }
+            return Err(error);
+        }
+    };
     db.close().map_err(sql)?;
     File::open(&draft).and_then(|file| file.sync_all()).map_err(io)?;
-    put_in_place(&draft, path).map_err(io)
+    put_in_place(&draft, &path).map_err(io)?;
+    Ok(filled)
 }
 
 /// Creates an empty file for a database, accessible only to this user, and removes all files of an earlier one of the
@@ -301,7 +323,7 @@ pub(crate) fn sql_error(path: &Path, source: DbError) -> OpenError {
     OpenError::Sql { path: path.into(), source }
 }
 
-fn keys_error(path: &Path, error: KeysError) -> OpenError {
+pub(crate) fn keys_error(path: &Path, error: KeysError) -> OpenError {
     match error {
         KeysError::WrongKey => OpenError::WrongKey { path: path.into() },
         KeysError::NoRandom => OpenError::NoRandom,

@@ -6,9 +6,11 @@ mod import;
 mod litellm;
 mod rekey;
 mod rollback;
+mod state_copy;
 
 pub use export::{ExportError, export};
 pub use import::{ImportError, Imported, import_credentials};
 pub use litellm::{ImportFinding, LitellmError, LitellmImport, import_litellm};
 pub use rekey::{RekeyError, RekeyParams, Rekeyed, rekey};
 pub use rollback::{RollbackError, RolledBack, rollback};
+pub use state_copy::{StateCopyParams, copy_state_from, copy_state_to};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use records::frame::{self, Frame, JournalSpot};
 
-use super::notes::is_notes;
+use super::notes::{self, is_notes};
 use super::segment::file_id;
 use super::{LEFT_BYTES_MAX, left_over};
 use crate::common::regular_file;
@@ -21,6 +21,21 @@ pub(crate) struct JournalContent {
     pub(crate) unreadable_bytes: u64,
     /// Files with other names, which a start ignores.
     pub(crate) strangers: u64,
+}
+
+/// Returns the number of records, and of notes of running exchanges, that the database may not have; a missing directory has
+/// none.
+pub(crate) fn unstored(dir: &Path) -> io::Result<u64> {
+    let files = match left_over(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        files => files?,
+    };
+    let mut count = examine(dir)?.records;
+    for (path, _) in files.iter().filter(|(path, _)| is_notes(path)) {
+        let notes = notes::records(path, &notes::read(path)?).count();
+        count += u64::try_from(notes).unwrap_or(u64::MAX);
+    }
+    Ok(count)
 }
 
 /// Counts the content of the journal in `dir`; a missing directory is an empty journal.

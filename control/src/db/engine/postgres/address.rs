@@ -15,7 +15,7 @@ pub struct DatabaseAddress(Settings);
 impl DatabaseAddress {
     /// Parses a URL such as `postgres://user:password@host:5432/database`, with the parameters of libpq (PostgreSQL
     /// documentation, 34.1.1.2). An error says what is wrong, without the password.
-    pub(crate) fn parse(url: &str) -> Result<Self, String> {
+    pub fn parse(url: &str) -> Result<Self, String> {
         Settings::parse(url).map(Self).map_err(|error| error.to_string())
     }
 

@@ -1,7 +1,8 @@
 //! The schema of the state for PostgreSQL, from the text of SQLite's: the same tables with other names of types. The table
 //! `schema_version` has the number of the last migration.
 
-use crate::db::engine::{Db, DbResult, Value};
+use crate::db::engine::table::Table;
+use crate::db::engine::{Db, DbError, DbResult};
 
 /// Tables that belong to files of SQLite, such as the sums that reveal changes from outside.
 const ONLY_SQLITE: &[&str] = &["row_sums", "usage_row_sums", "sqlite_sequence"];
@@ -21,19 +22,85 @@ CREATE FUNCTION server_start() RETURNS BIGINT LANGUAGE sql STABLE
 /// Creates the tables, indexes and functions in an empty database, as those of `model`, an SQLite database, with the rows
 /// that it has: those of a new state.
 pub(crate) fn create(model: &Db, tx: &Db) -> DbResult<()> {
+    create_with(model, tx, |table| table.copy(model, tx).map(drop))
+}
+
+/// Creates the same; `fill` writes the rows of each table, before it gets its indexes.
+pub(crate) fn create_with<E: From<DbError>>(
+    model: &Db,
+    tx: &Db,
+    mut fill: impl FnMut(&Table) -> Result<(), E>,
+) -> Result<(), E> {
     let sql = "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid";
     let objects: Vec<(String, String)> = model.rows(sql, (), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let is_common = |(name, _): &(String, String)| !ONLY_SQLITE.contains(&name.as_str());
+    let objects: Vec<(String, String)> = objects.into_iter().filter(is_common).collect();
+    let (tables, indexes): (Vec<_>, Vec<_>) =
+        objects.iter().partition(|(_, sql)| sql.starts_with("CREATE TABLE"));
     tx.batch(FUNCTIONS)?;
-    for (name, sql) in objects.iter().filter(|(name, _)| !ONLY_SQLITE.contains(&name.as_str())) {
+    for (name, sql) in tables {
         tx.batch(&translated(sql))?;
-        if sql.starts_with("CREATE TABLE") {
-            copy_rows(model, tx, name)?;
-        }
+        fill(&Table::of_sqlite(model, name)?)?;
+    }
+    for (_, sql) in indexes {
+        tx.batch(&translated(sql))?;
     }
     let version: i64 = model.pragma(None, "user_version")?;
     tx.execute("INSERT INTO schema_version (id, version) VALUES (1, :version)", [version])?;
     Ok(())
 }
+
+/// Returns the tables that both engines have, in an order in which a table comes after those that it refers to.
+pub(crate) fn tables(model: &Db) -> DbResult<Vec<Table>> {
+    let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid";
+    let names: Vec<String> = model.rows(sql, (), |row| row.get(0))?;
+    let common = names.iter().filter(|name| !ONLY_SQLITE.contains(&name.as_str()));
+    common.map(|name| Table::of_sqlite(model, name)).collect()
+}
+
+/// Returns the last number that each identity column has given, or has had set, with the name of its table.
+pub(crate) fn last_numbers(db: &Db) -> DbResult<Vec<(String, i64)>> {
+    let mut numbers = Vec::new();
+    for Identity { table, sequence, .. } in identities(db)? {
+        let sql = format!("SELECT last_value FROM {sequence} WHERE is_called");
+        if let Some(last) = db.optional_row(&sql, (), |row| row.get(0))? {
+            numbers.push((table, last));
+        }
+    }
+    Ok(numbers)
+}
+
+/// Lets each identity column go on behind its highest value, and behind the number that `last` has for its table.
+pub(crate) fn go_on_behind(tx: &Db, last: &[(String, i64)]) -> DbResult<()> {
+    for Identity { table, column, sequence } in identities(tx)? {
+        let highest = format!("SELECT max(\"{column}\") FROM \"{table}\"");
+        let highest: Option<i64> = tx.row(&highest, (), |row| row.get(0))?;
+        let known = last.iter().filter(|(name, _)| *name == table).map(|(_, number)| *number);
+        if let Some(number) = known.chain(highest).max().filter(|number| *number > 0) {
+            let set = format!("SELECT setval('{sequence}', :number)");
+            tx.row(&set, [number], |_| Ok(()))?;
+        }
+    }
+    Ok(())
+}
+
+/// A column whose values the server gives.
+struct Identity {
+    table: String,
+    column: String,
+    /// The quoted name of what has its last value.
+    sequence: String,
+}
+
+fn identities(db: &Db) -> DbResult<Vec<Identity>> {
+    db.rows(IDENTITIES, (), |row| {
+        Ok(Identity { table: row.get("name")?, column: row.get("of")?, sequence: row.get("sequence")? })
+    })
+}
+
+const IDENTITIES: &str = "SELECT table_name AS name, column_name AS of, \
+     pg_get_serial_sequence(quote_ident(table_name), column_name) AS sequence \
+     FROM information_schema.columns WHERE table_schema = current_schema() AND is_identity = 'YES' ORDER BY 1";
 
 /// Creates the table of the version. Of several processes that call this at the same time for an empty database, all but one
 /// wait until that one has committed, and then fail.
@@ -85,23 +152,6 @@ fn without_comments(sql: &str) -> String {
     let lines: Vec<&str> =
         sql.lines().map(|line| line.split_once("--").map_or(line, |(before, _)| before)).collect();
     lines.join("\n")
-}
-
-/// Copies all rows of a table, which has the same columns in both databases.
-fn copy_rows(from: &Db, to: &Db, table: &str) -> DbResult<()> {
-    let sql = "SELECT name FROM pragma_table_info(:table) ORDER BY cid";
-    let columns: Vec<String> = from.rows(sql, [table], |row| row.get(0))?;
-    let quoted: Vec<String> = columns.iter().map(|name| format!("\"{name}\"")).collect();
-    let values: Vec<String> = columns.iter().map(|name| format!(":{name}")).collect();
-    let (quoted, values) = (quoted.join(", "), values.join(", "));
-    let mut read = from.prepare(&format!("SELECT {quoted} FROM \"{table}\""))?;
-    let mut write = to.prepare(&format!("INSERT INTO \"{table}\" ({quoted}) VALUES ({values})"))?;
-    let mut rows = read.query(())?;
-    while let Some(row) = rows.next()? {
-        let values: Vec<Value<'_>> = (0..columns.len()).map(|at| row.get(at)).collect::<DbResult<_>>()?;
-        write.execute(values.as_slice())?;
-    }
-    Ok(())
 }
 
 /// Returns a statement of a migration as PostgreSQL takes it. Texts are compared by their bytes, as SQLite

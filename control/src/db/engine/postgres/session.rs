@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pg::{ErrorKind, Field, Session};
+use pg::{CopyIn, ErrorKind, Field, Kind, RowStream, Session};
 
 use super::address::DatabaseAddress;
 use super::text::Text;
@@ -74,6 +74,16 @@ impl PostgresSession {
 
     pub(crate) fn rollback_to(&self, savepoint: &str) -> DbResult<()> {
         Ok(self.session.rollback_to(savepoint)?)
+    }
+
+    /// Runs a statement without parameters, whose rows are then read one at a time.
+    pub(crate) fn stream(&self, sql: &str) -> DbResult<RowStream<'_>> {
+        Ok(self.session.stream(sql)?)
+    }
+
+    /// Begins `COPY ... FROM STDIN (FORMAT binary)` into columns of these types.
+    pub(crate) fn copy_in(&self, sql: &str, kinds: &[Kind]) -> DbResult<CopyIn<'_>> {
+        Ok(self.session.copy_in(sql, kinds)?)
     }
 
     pub(crate) fn is_in_transaction(&self) -> bool {
@@ -161,6 +171,18 @@ impl From<Value<'_>> for OwnedValue {
             Value::Real(number) => Self::Real(number),
             Value::Text(text) => Self::Text(text.into()),
             Value::Blob(bytes) => Self::Blob(bytes.into()),
+        }
+    }
+}
+
+impl<'a> From<Value<'a>> for Field<'a> {
+    fn from(value: Value<'a>) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Integer(number) => Self::Integer(number),
+            Value::Real(number) => Self::Real(number),
+            Value::Text(text) => Self::Text(text),
+            Value::Blob(bytes) => Self::Blob(bytes),
         }
     }
 }

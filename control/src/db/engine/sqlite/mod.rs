@@ -2,6 +2,7 @@
 
 pub(crate) mod connect;
 mod convert;
+pub(crate) mod last_numbers;
 pub(crate) mod row_sums;
 pub(crate) mod schemas;
 pub(crate) mod session;
