@@ -1,5 +1,6 @@
 //! Gateways whose state is in a real PostgreSQL.
 
+mod copy;
 mod one;
 mod several;
 

@@ -55,7 +55,7 @@ impl Table {
 
     fn each(&self, db: &Db, mut take: impl FnMut(&[Value<'_>]) -> DbResult<()>) -> DbResult<TableSum> {
         let mut sum = TableSum::default();
-        let sql = format!("SELECT {} FROM \"{}\"", self.columns(), self.name);
+        let sql = format!("SELECT {} FROM {}", self.columns(), self.quoted());
         each_row(db, &sql, |row| {
             let values: Vec<Value<'_>> =
                 (0..self.columns.len()).map(|at| row.get(at)).collect::<DbResult<_>>()?;
@@ -63,6 +63,11 @@ impl Table {
             take(&values)
         })?;
         Ok(sum)
+    }
+
+    /// Returns the name as statements have it.
+    pub(crate) fn quoted(&self) -> String {
+        format!("\"{}\"", self.name)
     }
 
     /// Returns the columns as an SQL list.
@@ -115,14 +120,14 @@ enum Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn begin(table: &Table, to: &'a Db) -> DbResult<Self> {
-        let (name, columns) = (&table.name, table.columns());
+        let (name, columns) = (table.quoted(), table.columns());
         if let Some(session) = to.postgres() {
             let kinds: Vec<Kind> = table.columns.iter().map(|column| column.kind).collect();
-            let sql = format!("COPY \"{name}\" ({columns}) FROM STDIN (FORMAT binary)");
+            let sql = format!("COPY {name} ({columns}) FROM STDIN (FORMAT binary)");
             return session.copy_in(&sql, &kinds).map(Self::Postgres);
         }
         let values: Vec<String> = table.columns.iter().map(|column| format!(":{}", column.name)).collect();
-        let sql = format!("INSERT INTO \"{name}\" ({columns}) VALUES ({})", values.join(", "));
+        let sql = format!("INSERT INTO {name} ({columns}) VALUES ({})", values.join(", "));
         Ok(Self::Sqlite { insert: to.prepare(&sql)?, rows: 0 })
     }
 

@@ -142,7 +142,7 @@ fn fill_draft(
     let mut copying = Copying { from: source, to: &tx, report, done: Vec::new() };
     for table in schema::tables(&tx)?.iter().filter(|table| !is_of_files(table)) {
         // The rows of a new state.
-        tx.execute(&format!("DELETE FROM \"{}\"", table.name), ())?;
+        tx.execute(&format!("DELETE FROM {}", table.quoted()), ())?;
         copying.table(table)?;
     }
     last_numbers::write(&tx, &schema::last_numbers(source)?)?;
