@@ -91,8 +91,8 @@ fn next(is_to_database: bool, dir: &Path) -> String {
     let dir = dir.display();
     if is_to_database {
         format!(
-            "next: move gateway.db, and usage.db if there is one, out of {dir} and keep them as a backup; then start the gateway \
-             with LLMGW_DATABASE_URL.\n"
+            "next: move the files gateway.db* and usage.db* out of {dir} and keep them as a backup; then start the gateway with \
+             LLMGW_DATABASE_URL.\n"
         )
     } else {
         format!(

@@ -1,5 +1,6 @@
 //! `llmgw state copy`: moves a state between the files of a directory and a database of PostgreSQL (`db/state_copy`).
 
+use std::fs;
 use std::path::Path;
 
 use shared::secret::Secret;
@@ -8,7 +9,7 @@ use crate::db::engine::postgres::DatabaseAddress;
 use crate::db::error::OpenError;
 use crate::db::sqlite_state::files::USAGE;
 use crate::db::sqlite_state::lock::StateLock;
-use crate::db::sqlite_state::open::{DATABASE, JOURNAL, expect_no_rollback, make_directory};
+use crate::db::sqlite_state::open::{DATABASE, JOURNAL, expect_no_rollback, make_directory, remove};
 use crate::db::state_copy::{CopyNews, StateCopied, StateCopyError, from_postgres, to_postgres};
 use crate::usage::journal::examine::unstored;
 
@@ -45,9 +46,17 @@ pub fn copy_state_from(
     make_directory(params.dir)?;
     let _lock = StateLock::take(params.dir)?;
     expect_no_rollback(params.dir)?;
-    let files = [DATABASE, USAGE].into_iter().flat_map(|name| [name.to_owned(), format!("{name}-wal")]);
-    if let Some(path) = files.map(|name| params.dir.join(name)).find(|path| path.exists()) {
-        return Err(StateCopyError::DirectoryInUse(path));
+    for path in [params.dir.join(DATABASE), params.dir.join(USAGE)] {
+        // A gateway that has ended leaves an empty write-ahead log.
+        let log = path.with_extension("db-wal");
+        let used = [path.clone(), log].into_iter().find(|file| match fs::metadata(file) {
+            Ok(found) => *file == path || found.len() > 0,
+            Err(_) => false,
+        });
+        match used {
+            Some(file) => return Err(StateCopyError::DirectoryInUse(file)),
+            None => remove(&path).map_err(|source| OpenError::Io { path, source })?,
+        }
     }
     // The directory may be that of a node, which has stored its journal.
     expect_stored(params.dir)?;
