@@ -47,7 +47,7 @@ impl Session {
 
 impl RowStream<'_> {
     /// Returns the next row, if there is one.
-    pub fn next(&mut self) -> Result<Option<&Row>, Error> {
+    pub fn next_row(&mut self) -> Result<Option<&Row>, Error> {
         let rows = &mut self.rows;
         let next = async { poll_fn(|context| rows.as_mut().poll_next(context)).await.transpose() };
         self.current = self.session.run(next)?.map(Row);

@@ -106,7 +106,7 @@ fn each_row(db: &Db, sql: &str, mut take: impl FnMut(Row<'_>) -> DbResult<()>) -
         return Ok(());
     };
     let mut rows = session.stream(sql)?;
-    while let Some(row) = rows.next()? {
+    while let Some(row) = rows.next_row()? {
         take(row.into())?;
     }
     Ok(())

@@ -80,7 +80,7 @@ pub(crate) fn to_postgres(
     let model = model()?;
     let tx = db.transaction()?;
     tx.batch(UNLIMITED)?;
-    schema::claim(&tx).map_err(|error| claim_error(address, error))?;
+    schema::claim(&tx).map_err(|error| claim_error(address, &error))?;
     let mut copying = Copying { from: &source, to: &tx, report, done: Vec::new() };
     schema::create_with(&model, &tx, |table| match is_of_files(table) {
         true => Ok(table.copy(&model, &tx).map(drop)?),
@@ -204,11 +204,11 @@ fn expect_empty(
     }
 }
 
-fn claim_error(address: &DatabaseAddress, error: DbError) -> StateCopyError {
+fn claim_error(address: &DatabaseAddress, error: &DbError) -> StateCopyError {
     match error.kind() {
         // The other process has not committed, or has.
         DbErrorKind::Busy | DbErrorKind::BadRow => StateCopyError::Busy(address.to_string()),
-        _ => database_error(address, &error).into(),
+        _ => database_error(address, error).into(),
     }
 }
 
