@@ -279,6 +279,7 @@ control/src/db/read_queue.rs WAITING_OF_HUMAN_MAX refuses
 control/src/db/sealed.rs UNOPENED_MAX told
 control/src/db/sqlite_state/copy.rs TRIES_MAX tries
 control/src/db/sqlite_state/lock.rs take(16) range
+control/src/db/sqlite_state/moment_file.rs take(2) range
 control/src/db/sqlite_state/open.rs WAL_PAGES_MAX steps
 control/src/fuzzing.rs PATHS_MAX range
 control/src/fuzzing.rs UNPACKED_MAX range
@@ -309,6 +310,7 @@ control/src/routing/publish/effects/warnings.rs NAMED_MAX told
 control/src/routing/publish/touched.rs CHANGED_MAX cache
 control/src/state/backup/archive.rs RATIO_MAX refuses
 control/src/state/backup/archive.rs take(80) told
+control/src/state/backup/create.rs PIECES_AHEAD parallel
 control/src/state/backup/temporary_directory.rs ATTEMPTS_MAX tries
 control/src/state/backup/temporary_directory.rs REMOVALS_MAX tries
 control/src/state/log_lines/rolling.rs FILES_MAX latest

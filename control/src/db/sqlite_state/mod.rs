@@ -6,6 +6,7 @@ pub(crate) mod copy;
 pub(crate) mod files;
 pub(crate) mod lock;
 pub(crate) mod migrate;
+pub(crate) mod moment_file;
 pub(crate) mod open;
 pub(crate) mod relocate;
 pub(crate) mod upgrade_snapshot;

@@ -334,7 +334,7 @@ pub(crate) fn keys_error(path: &Path, error: KeysError) -> OpenError {
     }
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use tar::{Entry, EntryType};
@@ -26,25 +27,10 @@ pub fn verify(archive: &Path) -> Result<Manifest, BackupError> {
 
 /// Checks fully that the databases unpacked into `dir` are intact and of a known version.
 pub(super) fn inspect(archive: &Path, dir: &Path, manifest: &Manifest) -> Result<(), BackupError> {
-    let names: Vec<&str> = manifest.files.iter().map(|file| file.name.as_str()).collect();
-    inspect_databases(archive, dir, &names, manifest.database_version, Extent::Full)
-}
-
-/// Checks that those of the files `names` in `dir` that are databases are intact, and that the one of the gateway has this
-/// version. Errors name `archive`.
-pub(super) fn inspect_databases(
-    archive: &Path,
-    dir: &Path,
-    names: &[&str],
-    database_version: i64,
-    extent: Extent,
-) -> Result<(), BackupError> {
-    for name in names.iter().filter(|name| name.ends_with(".db")) {
-        let own = *name == DATABASE;
-        let application_id = if own { APPLICATION_ID } else { USAGE_APPLICATION_ID };
-        let found = stored::inspect(&dir.join(name), application_id, extent)
+    for name in manifest.files.iter().map(|file| &file.name).filter(|name| name.ends_with(".db")) {
+        let found = stored::inspect(&dir.join(name), application_id(name), Extent::Full)
             .map_err(|what| BackupError::unsound(archive, format!("{name}: {what}")))?;
-        if own && found != database_version {
+        if name == DATABASE && found != manifest.database_version {
             return Err(BackupError::unsound(
                 archive,
                 "the version of its database differs from its manifest",
@@ -52,6 +38,11 @@ pub(super) fn inspect_databases(
         }
     }
     Ok(())
+}
+
+/// Returns the application id that the database file of this name has.
+pub(super) fn application_id(name: &str) -> i32 {
+    if name == DATABASE { APPLICATION_ID } else { USAGE_APPLICATION_ID }
 }
 
 /// Reads only the manifest of `archive`.
@@ -104,9 +95,33 @@ type Packed = io::Take<zstd::Decoder<'static, io::BufReader<File>>>;
 
 fn open(archive: &Path, bytes_max: u64) -> Result<tar::Archive<Packed>, BackupError> {
     let file = regular_file::open(archive).map_err(at(archive))?;
+    if !has_whole_room(&file).map_err(broken(archive))? {
+        return Err(BackupError::unsound(archive, "it cannot be decompressed: its start is damaged"));
+    }
     let mut decoder = zstd::Decoder::new(file).map_err(at(archive))?;
     decoder.window_log_max(WINDOW_LOG_MAX).map_err(at(archive))?;
     Ok(tar::Archive::new(decoder.take(bytes_max)))
+}
+
+/// Checks the zeros before the manifest, which decompression skips: they have no checksum. Archives of earlier releases have
+/// none.
+fn has_whole_room(file: &File) -> io::Result<bool> {
+    let mut head = [0; 8];
+    if file.read_at(&mut head, 0)? < head.len() {
+        return Ok(true);
+    }
+    let [a, b, c, d, size @ ..] = head;
+    if [a, b, c, d] != SKIPPABLE {
+        // The first digit of such a frame may have any value.
+        return Ok([a & 0xf0, b, c, d] != SKIPPABLE);
+    }
+    let size = u64::from(u32::from_le_bytes(size));
+    if size > MANIFEST_BYTES_MAX {
+        return Ok(false);
+    }
+    let mut zeros = vec![0; usize::try_from(size).unwrap_or_default()];
+    file.read_exact_at(&mut zeros, SKIPPABLE_HEAD_BYTES)?;
+    Ok(zeros.iter().all(|byte| *byte == 0))
 }
 
 type NextEntry<'a> = Option<io::Result<Entry<'a, Packed>>>;
@@ -213,6 +228,9 @@ pub const BYTES_MAX: u64 = 64 << 30;
 const RATIO_MAX: u64 = 1_000;
 /// Unpacked size that is allowed whatever the ratio.
 const BYTES_ALWAYS: u64 = 64 << 20;
+/// The start of a frame that decompression skips (RFC 8878, 3.1.2); its size in four bytes follows.
+pub(super) const SKIPPABLE: [u8; 4] = [0x50, 0x2a, 0x4d, 0x18];
+pub(super) const SKIPPABLE_HEAD_BYTES: u64 = 8;
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 /// Upper bound for the headers, padding and end marker of a tar file with the few entries of a backup.
 const TAR_BYTES: u64 = 64 << 10;

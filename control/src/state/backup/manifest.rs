@@ -1,13 +1,9 @@
 //! The manifest: the first entry of an archive, which lists the other entries.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::common::digest;
 use crate::db::sqlite_state::files::USAGE;
 
 /// The contents of an archive.
@@ -69,14 +65,6 @@ impl Manifest {
                      --max-bytes"
             )
         })
-    }
-}
-
-impl ManifestFile {
-    /// Reads the file `name` in `dir` and returns its entry.
-    pub(super) fn of(dir: &Path, name: &str) -> io::Result<Self> {
-        let (bytes, sha256) = digest::copy(File::open(dir.join(name))?, &mut io::sink())?;
-        Ok(Self { name: name.to_owned(), bytes, sha256 })
     }
 }
 

@@ -1,12 +1,14 @@
 //! Backups: one archive holds the state as of one moment (STATE-3).
 //!
 //! ```text
-//!  create:   databases --SQLite's backup--> copies -> manifest -> tar.zst -> read back and compare -> rename -> prune
-//!                                              \--> open and check, at the same time --^
+//!  create:   databases of one moment --> tar.zst with room for the manifest -> manifest -> read back and compare -> rename -> prune
+//!                              \--> check and count rows, digests, at the same time --^
 //!  restore:  tar.zst -> check every entry against the manifest -> open and check -> move into an empty directory
 //! ```
 //!
-//! An archive gets its final name only after it was read back and the copies in it were checked. Secrets inside are sealed as they are in
+//! An archive gets its final name only after it was read back and the databases in it were checked.
+//! A read transaction keeps the database files as they are meanwhile; only if the write-ahead log cannot be moved into them, they are
+//! copied first. Secrets inside are sealed as they are in
 //! the state; no archive contains the key that opens them, administrator keys, the configuration file or
 //! `secrets.json`.
 
@@ -15,6 +17,7 @@ mod check_results;
 mod create;
 mod directory;
 pub(crate) mod manifest;
+mod read_back;
 mod rehearsal;
 mod restore;
 pub(crate) mod temporary_directory;
@@ -60,6 +63,13 @@ pub enum BackupError {
         /// The error that SQLite returned.
         source: DbError,
     },
+    /// This write-ahead log has grown by more than its database, because no checkpoint can shorten it during a backup.
+    #[error(
+        "the write-ahead log {} has grown by the length of its database while the backup was made; no archive was kept: make it \
+         again when less is written",
+        .0.display()
+    )]
+    LogTooLong(PathBuf),
     /// The archive is damaged or is not a backup.
     #[error("{} is not a valid backup: {what}", path.display())]
     Unsound {
@@ -85,7 +95,7 @@ impl BackupError {
         match self {
             Self::Unsound { .. } => 1,
             Self::Busy(_) => 75,
-            Self::Io { .. } | Self::Sql { .. } | Self::NotEmpty(_) => 74,
+            Self::Io { .. } | Self::Sql { .. } | Self::NotEmpty(_) | Self::LogTooLong(_) => 74,
             Self::Open(error) => error.exit_code(),
         }
     }

@@ -13,6 +13,7 @@ use super::manifest::{DATABASE, MANIFEST};
 use super::*;
 use crate::common::digest::Hasher;
 use crate::db::engine::Db;
+use crate::db::sqlite_state::copy::ConsistentView;
 use crate::db::sqlite_state::open::open;
 
 static KEY: std::sync::LazyLock<Secret<[u8; 32]>> = std::sync::LazyLock::new(|| Secret::new([1; 32]));
@@ -80,6 +81,7 @@ fn a_backup_during_writes_holds_one_consistent_state() {
                 INSERT INTO principals (id, name, email, disabled, version, created_at_ms, updated_at_ms) \
                 SELECT 'p' || value, printf('%0800d', value), NULL, 0, 1, 0, 0 FROM n";
     db.execute(fill, [20_000]).unwrap();
+    let mut other = Db::create(&path).unwrap();
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writing = scope.spawn(|| {
@@ -91,6 +93,10 @@ fn a_backup_during_writes_holds_one_consistent_state() {
                 tx.execute("UPDATE principals SET version = version + 1 WHERE id = 'p9999'", ()).unwrap();
                 tx.commit().unwrap();
                 writes += 1;
+                // The archive must not contain what a checkpoint moves into the file meanwhile.
+                let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
+                let other = &mut other;
+                other.row(checkpoint, (), |row| row.get::<i64>(0)).unwrap();
             }
             writes
         });
@@ -103,6 +109,22 @@ fn a_backup_during_writes_holds_one_consistent_state() {
         let sql = "SELECT count(DISTINCT version) FROM principals WHERE id IN ('p1', 'p9999')";
         assert_eq!(copy.row(sql, (), |row| row.get::<i64>(0)).unwrap(), 1);
     });
+}
+
+#[test]
+fn a_moment_that_a_reader_keeps_in_the_write_ahead_log_is_copied_first() {
+    let (_home, dir) = state();
+    let reader = Db::create(dir.join(DATABASE)).unwrap();
+    reader.batch("BEGIN").unwrap();
+    let name = |db: &Db| -> String { db.row("SELECT name FROM principals", (), |row| row.get(0)).unwrap() };
+    assert_eq!(name(&reader), "Ada");
+    Db::create(dir.join(DATABASE)).unwrap().execute("UPDATE principals SET name = 'Eve'", ()).unwrap();
+    assert!(!ConsistentView::of(&dir).unwrap().are_files_of_moment());
+    let archive = create(&dir, 7).unwrap();
+    assert_eq!(name(&reader), "Ada", "it still reads its own moment");
+    let to = dir.join("restored");
+    restore_to(&path_of(&dir, &archive), &to).unwrap();
+    assert_eq!(name(&Db::create(to.join(DATABASE)).unwrap()), "Eve");
 }
 
 #[test]
@@ -181,6 +203,22 @@ fn the_list_shows_an_archive_damaged_after_its_manifest_as_faulty() {
     assert_eq!(listed(&dir), [(true, None), (true, None)]);
 }
 
+/// Decompression skips the zeros before the manifest.
+#[test]
+fn each_byte_of_the_start_of_an_archive_counts() {
+    let (home, dir) = state();
+    let packed = fs::read(path_of(&dir, &create(&dir, 3).unwrap())).unwrap();
+    let archive = home.path().join("damaged");
+    for place in (0..16).chain((16..17_000).step_by(61)) {
+        let mut damaged = packed.clone();
+        damaged[place] ^= 1;
+        fs::write(&archive, damaged).unwrap();
+        assert!(check(&archive).is_err(), "{place}");
+    }
+    fs::write(&archive, packed).unwrap();
+    check(&archive).unwrap();
+}
+
 #[test]
 fn an_archive_that_has_not_changed_is_read_once() {
     let (_home, dir) = state();
@@ -235,7 +273,7 @@ impl Forged {
         drop(opened);
         let copy = dir.join("copy");
         fs::write(&copy, "").unwrap();
-        crate::db::sqlite_state::copy::ConsistentView::of(&dir).unwrap().copy("main", &copy).unwrap();
+        ConsistentView::of(&dir).unwrap().copy("main", &copy).unwrap();
         let database = fs::read(copy).unwrap();
         let manifest = serde_json::json!({
             "format": 1, "created_at": "now", "gateway_version": "x",

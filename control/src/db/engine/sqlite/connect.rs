@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::convert::{bound, stored};
 use super::schemas::schema_of_usage;
-use super::session::SqliteSession;
+use super::session::{STEPS_BETWEEN_LOOKS, SqliteSession};
 use crate::db::engine::{Db, DbError, DbResult, FromValue, ToValue, Transaction};
 
 /// The access of a connection to its file.
@@ -92,6 +92,11 @@ impl Db {
         // Also if only one of the two files had been set.
         set(self, "FULL")?;
         worked
+    }
+
+    /// Lets statements fail once `is_over` returns true. It is called every some thousand steps of SQLite's virtual machine.
+    pub(crate) fn end_when(&mut self, is_over: impl FnMut() -> bool + Send + 'static) -> DbResult<()> {
+        Ok(self.sqlite_mut()?.0.progress_handler(STEPS_BETWEEN_LOOKS, Some(is_over))?)
     }
 
     /// Copies all pages of a schema into another database, in small steps. Other connections may write meanwhile.

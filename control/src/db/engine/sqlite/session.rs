@@ -90,4 +90,4 @@ impl<'a> SqliteRow<'a> {
     }
 }
 
-const STEPS_BETWEEN_LOOKS: i32 = 100_000;
+pub(super) const STEPS_BETWEEN_LOOKS: i32 = 100_000;
