@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use control::config::{Config, OtlpTraces};
+use control::config::{Config, OtlpTraces, SharedDatabase};
 use control::detect::Detected;
 use control::log_lines::LogLines;
 use control::{AffinityFile, Control, NodeParams, OpenError, OpenParams, State, regular_file};
@@ -106,11 +106,7 @@ impl Gateway {
             dir: &config.state_dir,
             encryption_key: &config.credential_encryption_key,
             usage_db: config.usage_db,
-            node: config.database.as_ref().map(|database| NodeParams {
-                database,
-                release: BUILD.version,
-                file: config.version,
-            }),
+            node: config.database.as_ref().map(|database| among_nodes(database, &config)),
         })?;
         if let Some(warning) = state.warning() {
             tracing::warn!("{warning}");
@@ -205,6 +201,11 @@ impl Gateway {
         tracing::info!("stopped");
         Ok(())
     }
+}
+
+/// Returns what this gateway says about itself to the nodes that share its database.
+fn among_nodes<'a>(database: &'a SharedDatabase, config: &Config) -> NodeParams<'a> {
+    NodeParams { database, release: BUILD.version, file: config.version }
 }
 
 /// Error: a required thread has ended. A supervisor should restart the gateway.

@@ -4,8 +4,8 @@
 //! row that it has applied. Each row therefore counts once, even if the process or the machine ends between the two. A node
 //! that shares its limits only notes what it has used of its shares.
 
-use super::quotas::{self, shares};
 use super::key_use;
+use super::quotas::{self, shares};
 use super::record_id::NodeId;
 use crate::db::engine::sqlite::schemas::has_usage_apart;
 use crate::db::engine::{Db, DbResult, ToValue, named_params};

@@ -58,7 +58,7 @@ use crate::serve::entrance::{AdmittedRequest, Entrance, refusal};
 use crate::serve::periodic::{self, spawn_vital};
 use crate::state::affinity_file::AffinityFile;
 use crate::state::log_lines::LogLines;
-use crate::state::{Parts, State};
+use crate::state::{AmongNodes, Parts, State};
 use crate::usage::ingest::Meter;
 use crate::usage::journal::Journal;
 use crate::usage::last_answers::LastAnswers;
@@ -162,6 +162,7 @@ impl OutgoingWork {
 pub fn start(params: Params) -> io::Result<Control> {
     let Parts { lock, storage, mut meter, counters, journal, keys, telemetry, origins, nodes } =
         params.state.into_parts();
+    let AmongNodes { follower, freshness, duty, shares } = nodes;
     let (keys, config) = (Arc::new(keys), Arc::clone(&params.config));
     let (telemetry, keeper) = telemetry.start((&config.state_dir, &keys), &params.reader, &params.alarm)?;
     let jobs = Jobs::after(db::jobs::all(meter.db_mut()).map_err(io::Error::other)?);
@@ -173,16 +174,14 @@ pub fn start(params: Params) -> io::Result<Control> {
         catalog: Arc::clone(&catalog),
         tokens: tokens.clone(),
         counters: Arc::clone(&counters),
-        freshness: nodes.freshness,
+        freshness,
         out: params.publisher,
     };
     let publisher = first_snapshot(publisher, &mut meter).map_err(io::Error::other)?;
-    let shares = start_shares(nodes.shares, &storage, &counters, &params.alarm)?;
-    let (readers, threads) = start_readers(&storage, (origins, keeper, shares), &params.alarm)?;
+    let (readers, threads) = start_threads(&storage, (origins, keeper), (shares, &counters), &params.alarm)?;
     let (view, outgoing) = (publisher.view(), OutgoingWork::of(&publisher));
     let (sign_ins, ended) = (publisher.sign_ins(), publisher.ended_sessions());
-    let state =
-        WriterState { meter, publisher, keys: Arc::clone(&keys), retention, follower: nodes.follower };
+    let state = WriterState { meter, publisher, keys: Arc::clone(&keys), retention, follower };
     let (writer, (recent, metrics, answers)) = start_writer(state, &catalog, &params.alarm)?;
     let reloader = reloader(params.config, writer.handle());
     let observer = Arc::new(Observer::new(&params.reader, &readers, (&journal, recent), params.activity));
@@ -203,7 +202,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         metrics,
         answers,
         backups,
-        duty: nodes.duty,
+        duty,
         rehearsals: jobs.register("restore_rehearsal", "daily"),
         jobs,
         running: InFlightRequests::default(),
@@ -257,18 +256,19 @@ fn start_shares(
     alarm: &Alarm,
 ) -> io::Result<Option<ShareThread>> {
     let storage = storage.clone();
-    let start = |queue: ShareQueue| {
-        queue.start(Arc::clone(counters), Box::new(move || storage.reader()), alarm)
-    };
+    let start =
+        |queue: ShareQueue| queue.start(Arc::clone(counters), Box::new(move || storage.reader()), alarm);
     queue.map(start).transpose()
 }
 
-/// Starts the threads that read the state. Returns the readers of the admin API, and all these threads.
-fn start_readers(
+/// Starts the threads that use the state besides the writer. Returns the readers of the admin API, and all these threads.
+fn start_threads(
     storage: &Storage,
-    (origins, telemetry, shares): (OriginQueue, TelemetryThread, Option<ShareThread>),
+    (origins, telemetry): (OriginQueue, TelemetryThread),
+    (shares, counters): (Option<ShareQueue>, &Arc<Counters>),
     alarm: &Alarm,
 ) -> io::Result<(Readers, StateThreads)> {
+    let shares = start_shares(shares, storage, counters, alarm)?;
     let (handle, readers) = Readers::start(storage, alarm).map_err(io::Error::other)?;
     let origins = origins.start(storage, alarm)?;
     let checkpoints = storage.files().map(|files| Checkpoints::start(files.clone(), alarm)).transpose()?;

@@ -20,6 +20,7 @@ const REASONS: Record<string, string> = {
   no_eligible_target: "no target could be tried",
   budget_exhausted: "the time for failover ran out",
   overloaded: "the gateway was overloaded",
+  database_unreachable: "the gateway could not reach its database",
   draining: "the gateway was stopping",
   upstream_unreachable: "the upstream could not be reached",
   upstream_timeout: "the upstream did not answer in time",
