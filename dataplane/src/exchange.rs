@@ -251,10 +251,12 @@ impl Exchange {
     /// authenticated caller to it.
     async fn own_key(&self, parts: &Parts) -> Result<Response<ResponseBody>, Fault> {
         let process = &self.worker().process;
-        let snapshot = process.snapshots.load();
-        let access = match &self.caller.insider {
-            Some(insider) => still_live(&insider.access, &snapshot.freshness)?,
-            None => self.authenticated(&snapshot, parts)?,
+        let access = {
+            let snapshot = process.snapshots.load();
+            match &self.caller.insider {
+                Some(insider) => still_live(&insider.access, &snapshot.freshness)?,
+                None => self.authenticated(&snapshot, parts)?,
+            }
         };
         let Some(fallback) = process.fallback.get() else {
             return Err(Fault::new(ErrorKind::NotFound, "There is no such path.").closing());

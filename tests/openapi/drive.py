@@ -362,7 +362,7 @@ def work_off(api):
 
 
 def operation(api):
-    for path in ["/config", "/health/providers", "/setup", "/state"]:
+    for path in ["/config", "/health/providers", "/nodes", "/setup", "/state"]:
         api.get(path)
     api.call("GET", "/openapi.json")
     api.get("/audit", query={"action": "key.create", "outcome": "done"})

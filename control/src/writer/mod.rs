@@ -14,6 +14,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounde
 use shared::alarm::Alarm;
 use tokio::sync::oneshot;
 
+use crate::cluster::SUPERSEDED;
 use crate::cluster::follow::Follower;
 use crate::common::actor::Actor;
 use crate::common::bounds::WRITER_JOBS;
@@ -266,10 +267,7 @@ impl WriterState {
             let access = follower.follow(meter.db_mut(), publisher);
             meter.access_changed(&access);
             if follower.is_superseded() {
-                return Err(io::Error::other(
-                    "another process has started with the node.json of this one's state directory; give each node a \
-                     directory of its own",
-                ));
+                return Err(io::Error::other(SUPERSEDED));
             }
         }
         Ok(())

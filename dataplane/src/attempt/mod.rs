@@ -12,6 +12,8 @@ mod verdict;
 mod waiting;
 mod walk;
 
+use std::future::ready;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -63,24 +65,25 @@ pub(crate) struct Job {
     pub(crate) budget: FailoverBudget,
 }
 
+/// A reservation that waits for a larger share of a quota.
+type Reserving<'a> = Pin<Box<dyn Future<Output = Result<(), Fault>> + 'a>>;
+
 impl Job {
     fn routed(&self) -> RoutedRequest<'_> {
         self.worker.routed(&self.route, &self.head, &self.body)
     }
 
-    /// Waits for a larger share of the exceeded quota, if other nodes share it, and reserves again. Boxed: what waits is not
-    /// kept for as long as a request that need not wait.
-    async fn reserved_later(
-        &self,
+    /// Waits for a larger share of the exceeded quota, if other nodes share it, and reserves again. Boxed: a request that need
+    /// not wait keeps no room for it.
+    fn reserved_later<'a>(
+        &'a self,
         exceeded: Box<Exceeded>,
-        record: &mut Record,
-        reserve: impl FnMut(&mut Record) -> Result<(), Box<Exceeded>>,
-    ) -> Result<(), Fault> {
+        record: &'a mut Record,
+        reserve: impl FnMut(&mut Record) -> Result<(), Box<Exceeded>> + 'a,
+    ) -> Reserving<'a> {
         match &self.worker.process.shares {
-            None => Err(quota::refused(&exceeded, record)),
-            Some(shares) => {
-                Box::pin(reserve_when_granted(Arc::clone(shares), exceeded, record, reserve)).await
-            }
+            None => Box::pin(ready(Err(quota::refused(&exceeded, record)))),
+            Some(shares) => Box::pin(reserve_when_granted(Arc::clone(shares), exceeded, record, reserve)),
         }
     }
 }
@@ -125,12 +128,13 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Un
         Ok(candidates) => candidates,
         Err(fault) => return Err(refused(job, record, fault)),
     };
-    let reserve =
-        |record: &mut Record| quota::reserve(&job.access, route.endpoint(), demand, &candidates, record);
-    if let Err(exceeded) = reserve(record)
-        && let Err(fault) = job.reserved_later(exceeded, record, reserve).await
-    {
-        return Err(refused(job, record, fault));
+    if let Err(exceeded) = quota::reserve(&job.access, route.endpoint(), demand, &candidates, record) {
+        let again =
+            |record: &mut Record| quota::reserve(&job.access, route.endpoint(), demand, &candidates, record);
+        let later = job.reserved_later(exceeded, record, again);
+        if let Err(fault) = later.await {
+            return Err(refused(job, record, fault));
+        }
     }
     let mut walk = Walk::new(job, demand, record.started());
     if let Some(served) = walk.candidates(&candidates, record).await {

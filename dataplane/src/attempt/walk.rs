@@ -11,6 +11,7 @@ use shared::clock::monotonic_ms;
 use shared::health::{Admission, Evidence, Failed, Opened, Refused};
 use shared::operation::Dialect;
 use shared::policy::RETRY_AFTER_MAX;
+use shared::quota::Exceeded;
 use shared::routing::Target;
 use shared::usage::StepResult;
 use wire::adapt::Rejection;
@@ -21,7 +22,7 @@ use super::final_error::Reasons;
 use super::one_attempt;
 use super::timeouts::exhausted;
 use super::waiting::{Waiting, let_rest, rest_of};
-use super::{AnswerStart, AttemptParams, Failure, Job, Next, Served, Success, Unserved};
+use super::{AnswerStart, AttemptParams, Failure, Job, Next, Reserving, Served, Success, Unserved};
 use crate::adapt::{self, AnswerReader, TargetRequest};
 use crate::admit::demand::Demand;
 use crate::admit::quota;
@@ -244,6 +245,22 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Reserves the quotas that depend on the target.
+    fn reserve(&self, target: &Target, record: &mut Record) -> Result<(), Box<Exceeded>> {
+        let Job { access, route, .. } = self.job;
+        quota::reserve_target(access, route.endpoint(), self.demand, target, record)
+    }
+
+    /// See [`Job::reserved_later`].
+    fn reserve_later<'b>(
+        &'b self,
+        exceeded: Box<Exceeded>,
+        target: &'b Target,
+        record: &'b mut Record,
+    ) -> Reserving<'b> {
+        self.job.reserved_later(exceeded, record, |record| self.reserve(target, record))
+    }
+
     /// Tries one target. Holds the quotas that depend on the target while it is tried.
     async fn target(
         &mut self,
@@ -251,11 +268,8 @@ impl<'a> Walk<'a> {
         next: &NextCandidates<'_>,
         record: &mut Record,
     ) -> Step {
-        let (Job { access, route, .. }, demand) = (self.job, self.demand);
-        let reserve =
-            |record: &mut Record| quota::reserve_target(access, route.endpoint(), demand, target, record);
-        if let Err(exceeded) = reserve(record)
-            && let Err(fault) = self.job.reserved_later(exceeded, record, reserve).await
+        if let Err(exceeded) = self.reserve(target, record)
+            && let Err(fault) = self.reserve_later(exceeded, target, record).await
         {
             self.reasons.keep_over_quota(fault, target);
             record.skip(target, StepResult::OverQuota);

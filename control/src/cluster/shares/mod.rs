@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 
 pub(crate) use self::driver::OpenSession;
 use self::driver::{ShareDriver, Turn};
+use super::SUPERSEDED;
 
 /// The thread before its start. Requests that wait already are answered after it.
 #[derive(Debug)]
@@ -135,7 +136,7 @@ fn run(mut driver: ShareDriver, orders: &Receiver<ShareOrder>) -> io::Result<()>
             Turn::Idle => Duration::from_millis(LOOK_MS),
             Turn::Failed => FAILED_PAUSE,
             Turn::Superseded => {
-                return Err(io::Error::other("another process runs with the ID of this node"));
+                return Err(io::Error::other(SUPERSEDED));
             }
         };
     }

@@ -325,6 +325,7 @@ control/src/usage/origins/allowance.rs OWNERS_MAX refuses
 control/src/usage/origins/allowance.rs UNKNOWN_MAX refuses
 control/src/usage/origins/mod.rs WAITING_MAX refuses
 control/src/usage/origins/table.rs LIMIT(256) steps
+control/src/usage/periods/follower.rs STEP_EXCHANGES_MAX steps
 control/src/usage/periods/rest.rs FEW_ROWS range
 control/src/usage/periods/table.rs LIMIT(16) steps
 control/src/usage/recent/feed.rs BATCHES_MAX cache

@@ -11,7 +11,14 @@ use crate::db::error::OpenError;
 /// The lock, held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct StateLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for StateLock {
+    fn drop(&mut self) {
+        // A child process that has been forked, and has not run its program yet, has the open file too.
+        let _ = self.file.unlock();
+    }
 }
 
 impl StateLock {
@@ -29,7 +36,7 @@ impl StateLock {
         }
         // If the disk is full, the lock is held without the process id in the file.
         let _ = name_holder(&mut file);
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }
 

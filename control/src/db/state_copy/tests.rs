@@ -26,7 +26,7 @@ const ROWS: &str = "
                ('a', '', 'prj', NULL, x'', '', 'active', 'b', 'b', 1, 0, 0);
     INSERT INTO quotas (id, kind, subject, metric, period, amount, hard, version, created_at_ms, updated_at_ms)
         VALUES ('quo', 'key', 'b', 'requests', 'total', 9, 1, 1, 0, 0);
-    INSERT INTO quota_window VALUES ('quo', 0, 7, NULL);
+    INSERT INTO quota_window (quota, start_ms, granted) VALUES ('quo', 0, 7);
     INSERT INTO quota_share VALUES ('quo', 0, 0, 5, 5), ('quo', 0, 3, 2, 1);
     INSERT INTO key_use VALUES ('a', 0, 7), ('a', 3, 9);
     INSERT INTO usage_journal (origin, number, bytes, node) VALUES (7, 1, 100, 0), (8, 1, 5, 3);

@@ -27,6 +27,8 @@ pub(crate) struct Follower {
     names: DayNames,
     /// True if the last answers of earlier processes are noted.
     has_recalled: bool,
+    /// True once that was done again with what they had stored, but not counted.
+    has_recalled_all: bool,
     /// The start of a long catching up, the place at which it began, and the next report of its progress.
     behind: Option<(Instant, RowPlace, Instant)>,
 }
@@ -40,6 +42,7 @@ impl Follower {
             due: Instant::now(),
             names: DayNames::default(),
             has_recalled: false,
+            has_recalled_all: false,
             behind: None,
         }
     }
@@ -66,10 +69,14 @@ impl Follower {
     /// Counts some of the records, and decides when the next step is due. Periods that expired before `now_ms` are left out.
     pub(crate) fn step(&mut self, db: &mut Db, answers: &LastAnswers, now_ms: u64) {
         let began = Instant::now();
-        if !self.has_recalled {
-            self.has_recalled = recall(db, answers).is_ok();
+        let counted = self.count(db, now_ms);
+        let is_end = matches!(counted, Ok((_, true)));
+        if !self.has_recalled || (is_end && !self.has_recalled_all) {
+            let is_recalled = recall(db, answers).is_ok();
+            self.has_recalled |= is_recalled;
+            self.has_recalled_all |= is_recalled && is_end;
         }
-        match self.count(db, now_ms) {
+        match counted {
             Ok((place, true)) => {
                 self.waiting = 0;
                 self.due = began + EVERY;
