@@ -1906,11 +1906,11 @@ export type Node = {
   release: string;
   /** The number of the newest change that it serves by. */
   seen_version: number;
-  /** What may be expected of it. */
+  /** Whether it is heard of, and serves. */
   standing: NodeStanding;
 };
 
-/** What may be expected of a node. */
+/** Whether a node is heard of, and serves. */
 export type NodeStanding = "live" | "silent" | "stale" | "left";
 
 /** The gateways that share a database. */
@@ -3560,7 +3560,7 @@ export type UsageState = {
   queued: number;
   /** Exchanges rejected because their sums exceed the range of the table. */
   rejected: number;
-  /** What contains them. */
+  /** The file or the database that contains them. */
   store: UsageStore;
   /** Exchanges stored since the start. */
   stored: number;

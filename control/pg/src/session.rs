@@ -162,7 +162,7 @@ impl Session {
         self.transaction.get() != Transaction::None
     }
 
-    /// Calls the server through a connection, which is made if there is none.
+    /// Calls the server, and connects first if there is no connection.
     pub(crate) fn with_client<T>(
         &self,
         call: impl AsyncFnOnce(&Client) -> Result<T, tokio_postgres::Error>,

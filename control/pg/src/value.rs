@@ -77,7 +77,7 @@ impl Row {
         self.0.columns().iter().position(|column| column.name() == name)
     }
 
-    /// Returns the value of a column, counted from 0. Fails if the row has no such column, or if the type of the column is none of [`Field`].
+    /// Returns the value of a column; the first one is 0. Fails if there is no such column, or if [`Field`] has no form for its type.
     pub fn get(&self, column: usize) -> Result<Field<'_>, Error> {
         Ok(self.0.try_get::<_, Option<Field<'_>>>(column)?.unwrap_or(Field::Null))
     }

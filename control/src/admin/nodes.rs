@@ -37,7 +37,7 @@ struct ShownNode {
     name: String,
     /// True for the gateway that answers.
     is_this: bool,
-    /// What may be expected of it.
+    /// Whether it is heard of, and serves.
     standing: ShownStanding,
     /// The version of the gateway.
     release: String,
@@ -49,7 +49,7 @@ struct ShownNode {
     alive_until_ms: Option<u64>,
 }
 
-/// What may be expected of a node.
+/// Whether a node is heard of, and serves.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "NodeStanding"))]

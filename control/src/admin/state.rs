@@ -371,7 +371,7 @@ impl ShownRetention {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "UsageState"))]
 struct ShownUsage {
-    /// What contains them.
+    /// The file or the database that contains them.
     store: UsageStore,
     /// Queued events at the writer thread's last poll.
     queued: usize,

@@ -8,7 +8,7 @@
 //!       -> changes since `served`, or everything -> publish -> served, confirm, report
 //! ```
 //!
-//! What is published is read at one moment of the database: else a key that a later change has enabled could be read without
+//! A publication is read at one moment of the database: else a key that a later change has enabled could be read without
 //! the limit that the same change has added.
 
 use std::time::{Duration, Instant};

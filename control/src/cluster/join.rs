@@ -15,7 +15,7 @@ use crate::db::cluster::nodes::{self, NodeStart, Registered};
 use crate::db::engine::{Db, DbError};
 use crate::db::record_id::NodeId;
 
-/// What a node says about itself.
+/// The description that a node gives of itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JoinParams<'a> {
     pub(crate) state_dir: &'a Path,

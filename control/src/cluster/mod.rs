@@ -1,4 +1,4 @@
-//! What one of several nodes that share a PostgreSQL does: it keeps its identity,
+//! The work of one of several nodes that share a PostgreSQL: it keeps its identity,
 //! follows the changes that others make, and renews its shares of limits.
 
 pub(crate) mod duty;

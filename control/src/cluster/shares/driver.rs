@@ -163,7 +163,7 @@ impl ShareDriver {
         }
     }
 
-    /// Gives back what no request holds, before the process ends. Takes [`DRAIN_TIME`] at most.
+    /// Gives unused shares back before the process ends. Takes [`DRAIN_TIME`] at most.
     pub(super) fn drain(&mut self) {
         self.shares.iter_mut().for_each(NodeShares::drain);
         let end = Instant::now() + DRAIN_TIME;
@@ -171,7 +171,7 @@ impl ShareDriver {
     }
 }
 
-/// Returns the session, whose next statements have a time limit. Opens it if there is none.
+/// Returns the session, and opens it if there is none. Its next statements must end within [`TRANSACTION_TIME`].
 fn session<'a>(session: &'a mut Option<Db>, open: &OpenSession) -> DbResult<&'a mut Db> {
     let db = match session {
         Some(db) => db,

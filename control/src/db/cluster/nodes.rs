@@ -44,7 +44,7 @@ pub(crate) struct NodeRow {
     pub(crate) standing: NodeStanding,
 }
 
-/// What may be expected of a node.
+/// Whether a node is heard of, and serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeStanding {
     /// It renews its sign of life.

@@ -129,20 +129,22 @@ impl Db {
 
     /// Begins a transaction that may write. With SQLite, no other connection may until it ends.
     pub(crate) fn transaction(&mut self) -> DbResult<Transaction<'_>> {
-        match &self.0 {
-            Engine::Sqlite(session) => session.batch("BEGIN IMMEDIATE")?,
-            Engine::Postgres(session) => session.begin(WRITING)?,
-        }
-        Ok(Transaction(self))
+        self.begin_to_write(IDLE_MAX_MS)
     }
 
-    /// Begins a transaction that may write, and that the server rolls back if nothing arrives for [`IDLE_MAX_MS`]: what it
-    /// has locked is free soon after its connection was lost.
+    /// Begins a transaction that may write. If its connection is lost, others get what it has locked after
+    /// [`GUARDED_IDLE_MAX_MS`].
     pub(crate) fn guarded_transaction(&mut self) -> DbResult<Transaction<'_>> {
+        self.begin_to_write(GUARDED_IDLE_MAX_MS)
+    }
+
+    /// Begins a transaction that may write. If this process stops inside it, PostgreSQL ends it after so many milliseconds
+    /// without a statement: it may have locked rows that other nodes wait for.
+    fn begin_to_write(&mut self, idle_max_ms: u64) -> DbResult<Transaction<'_>> {
         match &self.0 {
             Engine::Sqlite(session) => session.batch("BEGIN IMMEDIATE")?,
             Engine::Postgres(session) => session.begin(&format!(
-                "READ WRITE; SET LOCAL idle_in_transaction_session_timeout = {IDLE_MAX_MS}"
+                "READ WRITE; SET LOCAL idle_in_transaction_session_timeout = {idle_max_ms}"
             ))?,
         }
         Ok(Transaction(self))
@@ -440,11 +442,10 @@ impl Db {
     }
 }
 
-/// A transaction of PostgreSQL that may write. If this process stops inside it, the server ends it after some time: it
-/// may have locked rows that other nodes wait for.
-const WRITING: &str = "READ WRITE; SET LOCAL idle_in_transaction_session_timeout = '5s'";
-/// The time that a guarded transaction may be idle, in milliseconds.
-const IDLE_MAX_MS: u64 = 1_000;
+/// The longest time without a statement of a transaction that writes.
+const IDLE_MAX_MS: u64 = 5_000;
+/// The same of one whose locks other nodes wait for at once.
+const GUARDED_IDLE_MAX_MS: u64 = 1_000;
 
 fn no_column(name: &str) -> DbError {
     DbError::bad_value(format_args!("the statement has no column '{name}'"))
