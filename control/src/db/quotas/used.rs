@@ -96,14 +96,20 @@ pub(crate) fn used_since(db: &Db, counted: &Counted, period: Period, start_ms: u
     })
 }
 
-/// Calls `each` with every stored exchange that started at `from_ms` or later, except those of damaged rows.
-pub(crate) fn recent(db: &Db, from_ms: u64, mut each: impl FnMut(&Record<'_>, Trace<'_>)) -> DbResult<()> {
+/// Calls `each` with every stored exchange that started at `from_ms` or later, except those of damaged rows; with those of
+/// `node` alone unless it is `None`.
+pub(crate) fn recent(
+    db: &Db,
+    (from_ms, node): (u64, Option<u32>),
+    mut each: impl FnMut(&Record<'_>, Trace<'_>),
+) -> DbResult<()> {
+    let is_read = |row: &PackedRow<'_>| node.is_none_or(|node| row.id.node().number() == node);
     let mut statement = db.prepare(RECENT)?;
     let mut blocks = statement.query([from_ms])?;
     while let Some(found) = blocks.next()? {
-        let read = PackedRow::read(found).and_then(|row| Ok((row.rows()?, row.names)));
-        let Some((packed, names)) = unless_damaged(read)? else { continue };
-        let rows = block::rows(packed, &names).flatten();
+        let Some(row) = unless_damaged(PackedRow::read(found))?.filter(is_read) else { continue };
+        let Some(packed) = unless_damaged(row.rows())? else { continue };
+        let rows = block::rows(packed, &row.names).flatten();
         rows.filter(|(record, _)| record.started_at_ms >= from_ms)
             .for_each(|(record, trace)| each(&record, trace));
     }

@@ -42,7 +42,7 @@ impl QuotasBySubject {
             };
             quotas.insert(row.id.clone(), quota);
         }
-        restore_minutes(db, &rules, &quotas, &sliding)?;
+        restore_minutes(db, &rules, &quotas, (&sliding, counters.node()))?;
         Ok(Self::of_quotas(rules, quotas))
     }
 
@@ -130,18 +130,18 @@ fn restored(db: &Db, row: &QuotaRow, counters: &Counters) -> DbResult<Counter> {
     Ok(counter)
 }
 
-/// Adds the usage of the last minute to the counters of the quotas in `sliding`.
+/// Adds the usage of the last minute to the counters of the quotas in `sliding`; only its own on a node that shares them.
 fn restore_minutes(
     db: &Db,
     rules: &Rules,
     quotas: &HashMap<String, Arc<Quota>>,
-    sliding: &HashSet<&str>,
+    (sliding, node): (&HashSet<&str>, Option<u32>),
 ) -> DbResult<()> {
     if sliding.is_empty() {
         return Ok(());
     }
     let now_ms = unix_ms();
-    quotas::recent(db, now_ms.saturating_sub(MINUTE_MS), |record, trace| {
+    quotas::recent(db, (now_ms.saturating_sub(MINUTE_MS), node), |record, trace| {
         rules.each_amount(record, trace, |row, amount| {
             if let Some(quota) = quotas.get(&row.id).filter(|_| sliding.contains(row.id.as_str())) {
                 quota.counter.add(record.started_at_ms, amount, now_ms);
