@@ -1,6 +1,6 @@
 """usage: drive.py PATH-OF-LLMGW HELM...
 
-Renders the chart with each of these binaries of Helm and checks the manifests; the first one renders the pod that pod.py runs.
+Renders the chart with each of these binaries of Helm and checks the manifests; the first one renders the pods that pod.py runs.
 """
 
 import json
@@ -104,6 +104,10 @@ def check_manifests(binary, values):
         check(f"{what}: Kubernetes {release} accepts {len(manifests)} manifests: {faults}", not faults and len(manifests) > 1)
     names = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests}
     check(f"{what}: no two objects have one name: {sorted(names)}", len(names) == len(manifests))
+    return manifests
+
+
+def by_kind(manifests):
     return {manifest["kind"]: manifest for manifest in manifests}
 
 
@@ -168,6 +172,48 @@ def check_relations(binary, everything):
     check("a change of the Secret replaces it", before != annotations("--set", "secret.values.OF_THE_SECRET=b"))
 
 
+def check_nodes(cluster, autoscaled):
+    """What nodes that share a database have, and one gateway has not."""
+    for kinds in (cluster, autoscaled):
+        template = kinds["StatefulSet"]["spec"]["template"]
+        spec, name = template["spec"], kinds["StatefulSet"]["metadata"]["name"]
+        budget = kinds["PodDisruptionBudget"]["spec"]
+        labels = template["metadata"]["labels"].items()
+        check("one node at a time is evicted", budget["maxUnavailable"] == 1 and budget["selector"]["matchLabels"].items() <= labels)
+        spread = spec["topologySpreadConstraints"]
+        check("nodes spread over zones", spread[0]["topologyKey"] == "topology.kubernetes.io/zone")
+        check("the spread counts the nodes", all(one["labelSelector"]["matchLabels"].items() <= labels for one in spread))
+        check("5 s before the SIGTERM", spec["containers"][0]["lifecycle"]["preStop"] == {"sleep": {"seconds": 5}})
+        check("the grace period is 7 + 30 + 20 s", spec["terminationGracePeriodSeconds"] == 57)
+    variables = {entry["name"]: entry for entry in cluster["StatefulSet"]["spec"]["template"]["spec"]["containers"][0]["env"]}
+    url = {"secretKeyRef": {"name": "postgres-app", "key": "uri"}}
+    check("the URL is that of the Secret", variables["DATABASE_URL"]["valueFrom"] == url)
+    check("its server is verified", variables["LLMGW_DATABASE_URL"]["value"] == "$(DATABASE_URL)?sslrootcert=/database-ca/ca.crt")
+    hash_by = "nginx.ingress.kubernetes.io/upstream-hash-by"
+    hashed = [kinds["Ingress"]["metadata"]["annotations"][hash_by] for kinds in (cluster, autoscaled)]
+    check(f"callers are hashed by their key, or as a value says: {hashed}", hashed == ["$http_authorization$http_x_api_key", "$remote_addr"])
+    scaler = autoscaled["HorizontalPodAutoscaler"]["spec"]
+    check("the autoscaler scales the nodes", scaler["scaleTargetRef"]["name"] == name and "replicas" not in autoscaled["StatefulSet"]["spec"])
+    metric = scaler["metrics"][0]["pods"]["metric"]["name"]
+    check(f"the gateway has the metric {metric}", f"`{metric}` | gauge" in (ROOT / "docs/metrics.md").read_text())
+    claim = lambda kinds: kinds["StatefulSet"]["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"]
+    check("a node's volume is small by default", (claim(cluster), claim(autoscaled)) == ("2Gi", "5Gi"))
+
+
+def check_page(service):
+    """The manifests of docs/kubernetes.md fit the chart."""
+    page = (ROOT / "docs/kubernetes.md").read_text()
+    blocks = re.findall(r"^```yaml norun\n(.*?)^```$", page, flags=re.M | re.S)
+    found = by_kind([one for block in blocks for one in yaml.safe_load_all(block) if "kind" in one])
+    check("the page has a route, a policy and a job", set(found) == {"HTTPRoute", "BackendTrafficPolicy", "Job"})
+    backend = found["HTTPRoute"]["spec"]["rules"][0]["backendRefs"][0]
+    check("the route leads to the Service", backend == {"name": "llmgw", "port": service["spec"]["ports"][0]["port"]})
+    target = found["BackendTrafficPolicy"]["spec"]["targetRefs"][0]
+    check("the policy is for the route", (target["kind"], target["name"]) == ("HTTPRoute", found["HTTPRoute"]["metadata"]["name"]))
+    for release in RELEASES:
+        check(f"Kubernetes {release} accepts the job: {fault_of(found['Job'], release)}", fault_of(found["Job"], release) is None)
+
+
 def main():
     binary, helms = sys.argv[1], sys.argv[2:]
     check_version()
@@ -180,8 +226,10 @@ def main():
         for values in sorted((HERE / "refused").glob("*.yaml")):
             check_refused(tool, values)
     if checks.failed == 0:
-        check_relations(helms[0], sets["everything"])
-        pod.run(checks, binary, sets["pod"], lambda *more: render(helms[0], HERE / "values/pod.yaml", *more).stdout)
+        check_relations(helms[0], by_kind(sets["everything"]))
+        check_page(by_kind(sets["least"])["Service"])
+        check_nodes(by_kind(sets["cluster"]), by_kind(sets["autoscaled"]))
+        pod.run(checks, binary, sets, lambda *more: render(helms[0], HERE / "values/pod.yaml", *more).stdout)
     print(f"helm: {checks.passed} passed, {checks.failed} failed", flush=True)
     sys.exit(1 if checks.failed else 0)
 

@@ -1,10 +1,11 @@
-"""Runs the rendered pod as a kubelet and a container runtime would, as far as that goes without them.
+"""Runs rendered pods as a kubelet and a container runtime would, as far as that goes without them.
 
 The root file system is that of the image (scripts/image), mounted read-only, with the volumes of the pod: the claim as fsGroup leaves
 it, the ConfigMap as links that are swapped, /tmp. The process gets exactly the variables of the manifest, its user, group and
-fsGroup, no capability and no new privilege. Not applied: the seccomp profile, limits of resources, network policies.
+fsGroup, no capability and no new privilege. Not applied: the seccomp profile, limits of resources, network policies, preStop.
 """
 
+import contextlib
 import ctypes
 import http.client
 import json
@@ -24,6 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "tests/sdk")]
 
 from checks import eventually  # noqa: E402
+from postgres import Postgres  # noqa: E402
 
 CLONE_NEWNS, CLONE_NEWNET = 0x20000, 0x40000000
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
@@ -60,26 +62,34 @@ def write_config_map(folder, data):
     os.replace(folder / "..data_tmp", folder / "..data")
 
 
-def variables(container, secret):
+def variables(container, secrets, pod):
     """The environment of the container, as the kubelet resolves it; `env` takes precedence over `envFrom`."""
-    names = {secret["metadata"]["name"]: secret["stringData"]}
     found = {}
     for source in container["envFrom"]:
-        found |= names[source["secretRef"]["name"]]
+        found |= secrets[source["secretRef"]["name"]]
     for entry in container["env"]:
-        reference = entry.get("valueFrom", {}).get("secretKeyRef")
-        found[entry["name"]] = names[reference["name"]][reference["key"]] if reference else entry["value"]
+        match entry.get("valueFrom", {}):
+            case {"secretKeyRef": reference}:
+                value = secrets[reference["name"]][reference["key"]]
+            case {"fieldRef": {"fieldPath": "metadata.name"}}:
+                value = pod
+            case _:
+                value = entry["value"]
+        found[entry["name"]] = value
     return found
 
 
 class Pod:
-    """The one container of a rendered pod."""
+    """The one container of the first rendered pod."""
 
-    def __init__(self, manifests, root, folder):
+    def __init__(self, rendered, root, folder):
+        manifests = {manifest["kind"]: manifest for manifest in rendered}
+        secrets = {manifest["metadata"]["name"]: manifest["stringData"] for manifest in rendered if manifest["kind"] == "Secret"}
+        self.name = manifests["StatefulSet"]["metadata"]["name"] + "-0"
         template = manifests["StatefulSet"]["spec"]["template"]["spec"]
         self.container, self.security = template["containers"][0], template["securityContext"]
         self.grace = template["terminationGracePeriodSeconds"]
-        self.environment = variables(self.container, manifests["Secret"])
+        self.environment = variables(self.container, secrets, self.name)
         self.root, self.folder = root, folder
         self.mounts = {entry["name"]: entry["mountPath"] for entry in self.container["volumeMounts"]}
         sources = {entry["name"]: entry for entry in template["volumes"]}
@@ -188,29 +198,57 @@ def check_stop(checks, pod, process, question):
     checks.check(f"it ends in order after {took:.1f} s of {pod.grace}", code == 0 and 2 < took < pod.grace)
 
 
-def run(checks, binary, manifests, render):
-    # A network of its own, so that the port is free.
+def check_node(checks, pod):
+    """A node keeps its state in PostgreSQL, and is the same node when it starts again on its volume."""
+    postgres = Postgres(port=5432)
+    try:
+        for turn in ("first", "second"):
+            with running(checks, pod) as process:
+                listed = json.loads(pod.ask("GET", "/admin/api/nodes")[1])["data"]
+                names = [(node["name"], node["standing"]) for node in listed]
+                checks.check(f"the {turn} start is the node of the pod's name: {names}", names == [(pod.name, "live")])
+                process.send_signal(signal.SIGTERM)
+                code = process.wait(pod.grace)
+                checks.check(f"the node ends in order: {code}", code == 0)
+        kept = {path.name for path in (pod.folder / "volumes/state/llmgw").iterdir()}
+        checks.check(f"the volume has the node and no state: {kept}", "node.json" in kept and "gateway.db" not in kept)
+    finally:
+        postgres.stop()
+
+
+@contextlib.contextmanager
+def running(checks, pod):
+    """Runs the pod until the end of the block. Prints its log if a check fails."""
+    failed, log = checks.failed, pod.folder / "log"
+    with log.open("w") as out:
+        process = pod.start("serve", stdout=out, stderr=subprocess.STDOUT)
+        try:
+            eventually("the pod is ready", lambda: pod.probe("readinessProbe") == 200 or process.poll() is not None, 60)
+            yield process
+        except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
+            checks.check(f"{type(error).__name__}: {error}", False)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+    if checks.failed > failed:
+        print(log.read_text()[-3000:], flush=True)
+
+
+def run(checks, binary, sets, render):
+    """Runs the pods of values/pod.yaml and values/node.yaml."""
+    # A network of its own, so that the ports are free.
     if libc.unshare(CLONE_NEWNET):
         raise SystemExit("helm: the pod needs root, for its namespaces and its user")
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     with tempfile.TemporaryDirectory() as path:
         folder = pathlib.Path(path)
         folder.chmod(0o755)
-        pod = Pod(manifests, root_of_image(binary, folder), folder)
-        log = folder / "log"
-        with log.open("w") as out:
-            process = pod.start("serve", stdout=out, stderr=subprocess.STDOUT)
-            try:
-                eventually("the pod is ready", lambda: pod.probe("readinessProbe") == 200 or process.poll() is not None, 60)
-                check_start(checks, pod, process)
-                models = '[{"id":"first"},{"id":"second"}]'
-                question = check_reload(checks, pod, render("--set-json", f"config.providers.slow.models={models}"))
-                check_stop(checks, pod, process, question)
-            except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
-                checks.check(f"{type(error).__name__}: {error}", False)
-            finally:
-                if process.poll() is None:
-                    process.kill()
-                process.wait()
-        if checks.failed:
-            print(log.read_text()[-3000:], flush=True)
+        root = root_of_image(binary, folder)
+        pod = Pod(sets["pod"], root, folder / "one")
+        with running(checks, pod) as process:
+            check_start(checks, pod, process)
+            models = '[{"id":"first"},{"id":"second"}]'
+            question = check_reload(checks, pod, render("--set-json", f"config.providers.slow.models={models}"))
+            check_stop(checks, pod, process, question)
+        check_node(checks, Pod(sets["node"], root, folder / "node"))

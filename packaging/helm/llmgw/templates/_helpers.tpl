@@ -33,6 +33,15 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- .Values.secret.existing | default (include "llmgw.fullname" .) -}}
 {{- end -}}
 
+{{/* True, or empty, if the state is in a database: then each pod is one of several nodes. */}}
+{{- define "llmgw.nodes" -}}
+{{- if or .Values.database.existingSecret .Values.database.url -}}true{{- end -}}
+{{- end -}}
+
+{{- define "llmgw.databaseSecret" -}}
+{{- .Values.database.existingSecret | default (printf "%s-database" (include "llmgw.fullname" .)) -}}
+{{- end -}}
+
 {{- define "llmgw.serviceAccount" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- .Values.serviceAccount.name | default (include "llmgw.fullname" .) -}}
@@ -77,10 +86,26 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if and .Values.config .Values.existingConfigMap -}}
 {{- fail "config: set `config` or `existingConfigMap`, not both" -}}
 {{- end -}}
-{{- if gt (int .Values.replicas) 1 -}}
-{{- fail "replicas: one process owns a state, so there can be 1 replica, or 0" -}}
+{{- if and .Values.database.existingSecret .Values.database.url -}}
+{{- fail "database: set `existingSecret` or `url`, not both" -}}
 {{- end -}}
-{{- $own := list "LLMGW_HOST" "LLMGW_PORT" "LLMGW_STATE_DIR" "LLMGW_CONFIG" "LLMGW_DRAIN_DELAY_SECONDS" "LLMGW_DRAIN_SECONDS" -}}
+{{- $several := or .Values.autoscaling.enabled (gt (int .Values.replicas) 1) -}}
+{{- if and $several (not (include "llmgw.nodes" .)) -}}
+{{- fail "replicas: one process owns a state, so there can be 1 replica, or 0. For several nodes set `database.existingSecret` or `database.url` to a PostgreSQL that they share" -}}
+{{- end -}}
+{{- if and $several .Values.persistence.existingClaim -}}
+{{- fail "persistence.existingClaim: each node needs a volume of its own, so leave it out for several nodes" -}}
+{{- end -}}
+{{- if and .Values.autoscaling.enabled (gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas)) -}}
+{{- fail "autoscaling.minReplicas: it is more than `maxReplicas`" -}}
+{{- end -}}
+{{- if and .Values.database.caSecret (not (include "llmgw.nodes" .)) -}}
+{{- fail "database.caSecret: set `database.existingSecret` or `database.url` too" -}}
+{{- end -}}
+{{- if hasKey .Values.secret.values "LLMGW_DATABASE_URL" -}}
+{{- fail "secret.values.LLMGW_DATABASE_URL: set `database.url` instead" -}}
+{{- end -}}
+{{- $own := list "LLMGW_HOST" "LLMGW_PORT" "LLMGW_STATE_DIR" "LLMGW_CONFIG" "LLMGW_DRAIN_DELAY_SECONDS" "LLMGW_DRAIN_SECONDS" "LLMGW_DATABASE_URL" "LLMGW_NODE_NAME" -}}
 {{- range $variable, $_ := .Values.env -}}
 {{- if has $variable (concat $own (list "LLMGW_API_KEY" "LLMGW_CREDENTIAL_ENCRYPTION_KEY" "LLMGW_TLS_CERT_FILE" "LLMGW_TLS_KEY_FILE")) -}}
 {{- fail (printf "env.%s: the chart sets this variable from other values; values.yaml has them" $variable) -}}
