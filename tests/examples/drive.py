@@ -1,8 +1,8 @@
-"""usage: drive.py PATH-OF-LLMGW
+"""usage: drive.py PATH-OF-LLMGW [EXAMPLE...]
 
 Runs the commands of the README of each example, in a copy of its folder, and checks what they promise.
 
-The blocks fenced as `sh` run in their order in one shell. The ports 8787, 8788 and 8789 are replaced by free ones in every file of the
+The blocks fenced as `sh` run in their order in one shell, where `docker` is the stand-in beside this file. The ports 8787, 8788 and 8789 are replaced by free ones in every file of the
 copy. After them runs what this file adds for the example, in the same shell; then everything that the shell started is ended.
 """
 
@@ -67,6 +67,38 @@ echo "elsewhere: $(status $grace anthropic/claude-sonnet-4-5)"
             ("the run has a row", r"run-1"),
         ],
     ),
+    "cluster": (
+        """
+status() {
+  curl -sS -o /dev/null -w '%{http_code}' http://127.0.0.1:8787/v1/chat/completions -H "x-api-key: $1" -H "Content-Type: application/json" \\
+    -d '{"model": "smart", "messages": [{"role": "user", "content": "Hello"}]}'
+}
+(failed=0 sent=0
+until [ -e ended ]; do [ "$(status $LLMGW_API_KEY)" = 200 ] || failed=$((failed + 1)); sent=$((sent + 1)); sleep 0.05; done
+echo "under load: $failed failed of $sent" >load.txt) & load=$!
+docker compose stop node-3
+docker compose start node-3
+docker compose up --detach --wait
+touch ended
+wait $load
+cat load.txt
+# Each key has another hash, so the limit of the project is used at all nodes. Three requests of it were the README's.
+keys=$(for name in a b c d e f; do api -d '{"name": "'$name'", "project": "'$project'"}' $admin/keys | field key; done)
+served=3 turn=0
+round() { for one in $keys; do [ "$(status $one)" != 200 ] || served=$((served + 1)); done; }
+until [ $served -ge 40 ] || [ $turn = 20 ]; do round; turn=$((turn + 1)); done
+round
+echo "served of 40: $served"
+api $admin/nodes
+docker compose down --volumes
+""",
+        [
+            ("a request is served by the others when a node stops, and when one dies", r'(?s)("content":"Hello".*){3}'),
+            ("no request fails while a node restarts", r"under load: 0 failed of [1-9]\d+"),
+            ("a limit of all nodes is used up and not exceeded", r"served of 40: 40\b"),
+            ("all nodes are back", r'("standing":"live".*){3}'),
+        ],
+    ),
     "high-availability": (
         """
 (failed=0 sent=0
@@ -110,18 +142,20 @@ def run(binary, name, further, folder):
     """Returns the exit code and the output of the commands of an example."""
     copy = folder / name
     # What a person has left behind in the folder is not part of the example.
-    shutil.copytree(ROOT / "examples" / name, copy, ignore=shutil.ignore_patterns("state*", "secrets", "*.secrets", "*.id", "tmp"))
+    shutil.copytree(ROOT / "examples" / name, copy, ignore=shutil.ignore_patterns("state*", "secrets", "*.secrets", "*.id", "tmp", ".env"))
     ports = dict(zip(["8787", "8788", "8789"], free_ports(3)))
     for file in filter(pathlib.Path.is_file, copy.rglob("*")):
         file.write_text(re.sub(r"\b878[789]\b", lambda port: ports[port[0]], file.read_text()))
     further = re.sub(r"\b878[789]\b", lambda port: ports[port[0]], further)
     script = "set -euo pipefail\n" + commands_of((copy / "README.md").read_text()) + further
     (folder / "bin").mkdir(exist_ok=True)
-    if not (folder / "bin/llmgw").exists():
-        (folder / "bin/llmgw").symlink_to(binary)
+    for program, path in (("llmgw", binary), ("docker", ROOT / "tests/examples/docker")):
+        if not (folder / "bin" / program).exists():
+            (folder / "bin" / program).symlink_to(path)
     environment = {
         "PATH": f"{folder / 'bin'}:/usr/sbin:{os.environ['PATH']}",
         "HOME": str(copy),
+        "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")),
         "CONFIG": "rehearsal.yaml",
         "LLMGW_PORT": ports["8787"],
     }
@@ -145,12 +179,14 @@ def run(binary, name, further, folder):
 
 
 def main():
-    binary = sys.argv[1]
+    binary, only = sys.argv[1], sys.argv[2:]
     checks = Checks()
     folders = {path.parent.name for path in (ROOT / "examples").glob("*/README.md")}
     checks.check(f"each example is driven: {sorted(folders ^ set(EXAMPLES))}", folders == set(EXAMPLES))
     with tempfile.TemporaryDirectory() as path:
         for name, (further, promises) in EXAMPLES.items():
+            if only and name not in only:
+                continue
             code, output = run(binary, name, further, pathlib.Path(path))
             before = checks.failed
             checks.check(f"{name}: the commands of the README end with 0: {code}", code == 0)

@@ -2,7 +2,7 @@
 # usage: run.sh [PATH-OF-LLMGW]
 #
 # Runs the commands of each README below examples/ on free ports, with the stand-ins of rehearsal.yaml, and checks what they promise.
-# nginx is installed with apt-get if it is missing, which needs root. Without a path the gateway is built here (debug). The last line
+# nginx is installed with apt-get and PostgreSQL unpacked (tests/postgres/install) if they are missing; nginx needs root. Without a path the gateway is built here (debug). The last line
 # is `examples: N passed, N failed`; the exit code is not 0 if a check failed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
