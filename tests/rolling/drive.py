@@ -149,8 +149,8 @@ class Load:
 class Gateway:
     """A gateway that is started again on its port."""
 
-    def __init__(self, binary, folder, port):
-        self.binary, self.folder, self.port = binary, folder, port
+    def __init__(self, binary, folder, port, config=CONFIG, settings=None):
+        self.binary, self.folder, self.port, self.config, self.settings = binary, folder, port, config, settings or {}
         pathlib.Path(folder).mkdir()
         self.process, _ = self._start()
 
@@ -161,7 +161,7 @@ class Gateway:
             # An empty value is the default.
             "LLMGW_DRAIN_DELAY_SECONDS": "",
         }
-        return start_gateway(self.binary, CONFIG, KEY, self.folder, settings)
+        return start_gateway(self.binary, self.config, KEY, self.folder, settings | self.settings)
 
     def restart(self):
         """Returns the exit code and how long the stop and the start took."""
