@@ -70,9 +70,9 @@ class Upstream(http.server.BaseHTTPRequestHandler):
 
 
 class Gateway:
-    """The gateway under callgrind, which counts from its start to its end."""
+    """The gateway under a tool that watches it from its start to its end."""
 
-    def __init__(self, binary, folder, url):
+    def __init__(self, binary, folder, url, tool, settings=None):
         self.folder = pathlib.Path(folder)
         (self.folder / "config.yaml").write_text(CONFIG.format(url=url))
         environment = {
@@ -85,17 +85,18 @@ class Gateway:
             "LLMGW_PORT": "0",
             "LLMGW_WORKERS": "1",
             "LLMGW_DRAIN_DELAY_SECONDS": "0",
+            **(settings or {}),
         }
-        command = ["valgrind", "--tool=callgrind", "--separate-threads=yes", f"--callgrind-out-file={folder}/out"]
         with open(self.folder / "log", "w") as log:
-            self.child = subprocess.Popen([*command, binary, "serve"], env=environment, stderr=log)
+            self.child = subprocess.Popen([*tool, binary, "serve"], env=environment, stderr=log)
         deadline = time.monotonic() + 120
         while not (found := re.search(r"listening on http://127\.0\.0\.1:(\d+)", self.log())):
             if self.child.poll() is not None or time.monotonic() > deadline:
                 self.child.kill()
                 raise SystemExit(f"the gateway does not listen:\n{self.log()}")
             time.sleep(0.1)
-        self.connection = http.client.HTTPConnection("127.0.0.1", int(found.group(1)), timeout=120)
+        self.address = ("127.0.0.1", int(found.group(1)))
+        self.connection = http.client.HTTPConnection(*self.address, timeout=120)
 
     def log(self):
         return (self.folder / "log").read_text()
@@ -103,12 +104,20 @@ class Gateway:
     def request(self, pieces):
         stream = {"stream": True, "max_tokens": pieces} if pieces else {}
         body = {"model": "m", "messages": [{"role": "user", "content": "Tell me something. " * 20}], **stream}
+        self._call("POST", "/v1/chat/completions", body)
+
+    def api(self, method, path, body):
+        """Returns the answer of the admin API."""
+        return json.loads(self._call(method, f"/admin/api/{path}", body))
+
+    def _call(self, method, path, body):
         headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
-        self.connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
+        self.connection.request(method, path, json.dumps(body), headers)
         answer = self.connection.getresponse()
         text = answer.read()
-        if answer.status != 200:
+        if answer.status >= 300:
             raise OSError(f"status {answer.status}: {text[:300]!r}")
+        return text
 
     def stop(self):
         self.connection.close()
@@ -123,7 +132,8 @@ class Gateway:
 def profile(binary, url, requests, pieces):
     """Returns what the thread of the data plane did in a run with so many requests, for streams of so many pieces."""
     with tempfile.TemporaryDirectory() as folder:
-        gateway = Gateway(binary, folder, url)
+        tool = ["valgrind", "--tool=callgrind", "--separate-threads=yes", f"--callgrind-out-file={folder}/out"]
+        gateway = Gateway(binary, folder, url, tool)
         try:
             for _ in range(requests):
                 gateway.request(pieces)
