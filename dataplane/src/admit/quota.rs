@@ -89,6 +89,17 @@ pub(crate) fn refused(exceeded: &Exceeded, record: &mut Record) -> Fault {
     over(exceeded)
 }
 
+/// Records the quota of which this node has no share for an exchange, and returns the error of the exchange.
+pub(crate) fn without_share(exceeded: &Exceeded, record: &mut Record) -> Fault {
+    let quota = &exceeded.quota;
+    record.note(|event| event.details.refused_by = Some(quota.id.clone()));
+    let message = format!(
+        "The quota of {quota} is not used up, but this node got no share of the rest in time: other nodes hold it, or the \
+         database is slow or away. Try again."
+    );
+    Fault::new(ErrorKind::QuotaExceeded, message).retry_after(WHILE_HELD)
+}
+
 /// Returns the error for an exceeded quota: the quota, the required amount, and the time to retry.
 fn over(exceeded: &Exceeded) -> Fault {
     let Exceeded { quota, least, wait_ms, .. } = exceeded;

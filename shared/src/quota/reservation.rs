@@ -201,6 +201,14 @@ impl Exceeded {
         Box::new(Self { quota: Arc::clone(quota), least, wanted, wait_ms })
     }
 
+    /// True if as much as the exchange needs is neither used nor reserved at any node, as far as this node knows: then it only
+    /// lacks a share.
+    pub fn is_left(&self, now_ms: u64) -> bool {
+        let reading = self.quota.counter.read(now_ms);
+        self.quota.limit_in_units().saturating_sub(reading.used).saturating_sub(reading.reserved)
+            >= self.least
+    }
+
     /// Returns what this node needs more of the quota, if it shares it with others, and if the quota is large enough.
     pub fn share_need(&self, now_ms: u64) -> Option<ShareNeed> {
         let Self { quota, least, wanted, .. } = self;

@@ -9,7 +9,7 @@ use shared::port::ShareGrants;
 use shared::quota::Exceeded;
 use shared::quota::share::WAIT_MS;
 
-use super::quota::refused;
+use super::quota::{refused, without_share};
 use crate::error::Fault;
 use crate::record::Record;
 
@@ -28,6 +28,9 @@ pub(crate) async fn reserve_when_granted(
         let may_retry = tokio::time::timeout(left, shares.wait(need, until_ms)).await;
         record.resume();
         if !may_retry.unwrap_or(false) {
+            if exceeded.is_left(unix_ms()) {
+                return Err(without_share(&exceeded, record));
+            }
             break;
         }
         match reserve(record) {

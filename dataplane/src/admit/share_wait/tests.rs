@@ -73,9 +73,21 @@ async fn a_request_without_a_grant_is_refused_in_time_and_told_to_try_again() {
     let began = tokio::time::Instant::now();
     let response = fixture.chat(&asks("a/m", false), Some(insider)).await;
     assert_eq!(response.status(), 429);
-    assert!(response.headers().contains_key("retry-after"), "{:?}", response.headers());
+    assert_eq!(response.headers()["retry-after"], "1");
     assert!(began.elapsed() <= Duration::from_secs(2), "{:?}", began.elapsed());
     assert_eq!(script.waits.load(Ordering::SeqCst), 1);
+    let (_, body) = whole(response).await;
+    assert!(body.contains("is not used up, but this node got no share"), "{body}");
+}
+
+#[tokio::test]
+async fn a_request_is_told_that_other_nodes_have_used_the_limit_up() {
+    let (fixture, insider, script) = start(9, script(0, 0, false));
+    script.counters.get("q").unwrap().share().unwrap().set_elsewhere(0, 9);
+    let response = fixture.chat(&asks("a/m", false), Some(insider)).await;
+    assert_eq!(response.status(), 429);
+    let (_, body) = whole(response).await;
+    assert!(body.contains("is used up"), "{body}");
 }
 
 #[tokio::test]
