@@ -208,24 +208,32 @@ fn among_nodes<'a>(database: &'a SharedDatabase, config: &Config) -> NodeParams<
     NodeParams { database, release: BUILD.version, file: config.version }
 }
 
-/// Error: a required thread has ended. A supervisor should restart the gateway.
+/// Error: a required thread has ended. A supervisor should restart the gateway, unless another process has taken its place.
 #[derive(Debug)]
-pub struct ThreadDied(String);
+pub struct ThreadDied {
+    cause: String,
+    is_superseded: bool,
+}
 
 impl ThreadDied {
     fn of(alarm: &Alarm) -> Self {
-        Self(alarm.cause().unwrap_or("a thread ended").to_owned())
+        let cause = alarm.cause().unwrap_or("a thread ended").to_owned();
+        Self { cause, is_superseded: alarm.is_superseded() }
     }
 
     /// Returns the exit code, as in sysexits.h.
     pub fn exit_code(&self) -> u8 {
-        70
+        if self.is_superseded { 75 } else { 70 }
     }
 }
 
 impl fmt::Display for ThreadDied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; the gateway cannot continue and must be restarted", self.0)
+        let Self { cause, is_superseded } = self;
+        if *is_superseded {
+            return f.write_str(cause);
+        }
+        write!(f, "{cause}; the gateway cannot continue and must be restarted")
     }
 }
 

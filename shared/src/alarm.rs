@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 pub struct Alarm(Arc<Inner>);
 
 struct Inner {
-    cause: OnceLock<String>,
+    cause: OnceLock<(String, io::ErrorKind)>,
     ring: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -37,15 +37,20 @@ impl Alarm {
     }
 
     /// Reports that `part` has ended, and the reason.
-    pub fn raise(&self, part: &str, why: &str) {
-        if self.0.cause.set(format!("{part} ended: {why}")).is_ok() {
+    fn raise(&self, part: &str, why: &io::Error) {
+        if self.0.cause.set((format!("{part} ended: {why}"), why.kind())).is_ok() {
             (self.0.ring)();
         }
     }
 
     /// Returns the part that ended first and the reason, if the alarm was raised.
     pub fn cause(&self) -> Option<&str> {
-        self.0.cause.get().map(String::as_str)
+        self.0.cause.get().map(|(cause, _)| cause.as_str())
+    }
+
+    /// True if that part ended because what it works with belongs to another process ([`io::ErrorKind::ResourceBusy`]).
+    pub fn is_superseded(&self) -> bool {
+        self.0.cause.get().is_some_and(|(_, kind)| *kind == io::ErrorKind::ResourceBusy)
     }
 
     /// Returns a guard that raises the alarm if a panic drops it. `part` names the guarded part of the current thread.
@@ -64,7 +69,7 @@ impl Alarm {
         #[expect(clippy::disallowed_methods, reason = "the one place that starts guarded threads")]
         thread::Builder::new().name(name.to_owned()).spawn(move || {
             if let Err(error) = life() {
-                guard.alarm.raise(&guard.part, &error.to_string());
+                guard.alarm.raise(&guard.part, &error);
             }
         })
     }
@@ -80,7 +85,7 @@ pub struct Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.alarm.raise(&self.part, "it panicked");
+            self.alarm.raise(&self.part, &io::Error::other("it panicked"));
         }
     }
 }
@@ -105,7 +110,7 @@ mod tests {
         assert_eq!((alarm.cause(), count.load(Ordering::Relaxed)), (None, 0));
         alarm.spawn("bad", || Err(io::Error::other("no epoll"))).unwrap().join().unwrap();
         alarm.spawn("worse", || panic!("on purpose")).unwrap().join().unwrap_err();
-        assert_eq!(alarm.cause(), Some("thread bad ended: no epoll"));
+        assert_eq!((alarm.cause(), alarm.is_superseded()), (Some("thread bad ended: no epoll"), false));
         assert_eq!(count.load(Ordering::Relaxed), 1);
         let (alarm, _) = counted();
         let spawned = alarm.clone();
@@ -123,5 +128,9 @@ mod tests {
         alarm.spawn("worse", || panic!("on purpose")).unwrap().join().unwrap_err();
         assert_eq!(alarm.cause(), Some("thread worse ended: it panicked"));
         assert_eq!(count.load(Ordering::Relaxed), 1);
+        let (alarm, _) = counted();
+        let taken = || Err(io::Error::new(io::ErrorKind::ResourceBusy, "taken"));
+        alarm.spawn("node", taken).unwrap().join().unwrap();
+        assert!(alarm.is_superseded());
     }
 }

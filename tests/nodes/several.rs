@@ -45,6 +45,21 @@ async fn a_key_serves_and_is_refused_at_every_node_once_its_change_is_published(
         });
         usage.await;
     }
+    let metrics = one.client().get("/metrics").await.unwrap();
+    let page = String::from_utf8(metrics.body.to_vec()).unwrap();
+    let (_, documented) = include_str!("../../docs/metrics.md").split_once("\n## Several nodes\n").unwrap();
+    for row in documented.lines().filter_map(|line| line.strip_prefix("| `")) {
+        let (name, _) = row.split_once('`').unwrap();
+        assert!(page.contains(&format!("# TYPE {name} ")), "{name}: {page}");
+    }
+    let value = |series: &str| {
+        let line = page.lines().find_map(|line| line.strip_prefix(series)).unwrap();
+        line.trim().parse::<f64>().unwrap()
+    };
+    assert!(value("llmgw_node_fences_total{lane=\"shipping\",result=\"passed\"}") >= 1.0, "{page}");
+    assert!(value("llmgw_node_fences_total{lane=\"shares\",result=\"passed\"}") >= 1.0, "{page}");
+    assert!((2.0..=3.0).contains(&value("llmgw_nodes_live ")), "{page}");
+    assert!(value("llmgw_node_look_age_seconds ") < 5.0 && value("llmgw_node_shipping_lag_seconds ") < 5.0);
     // Revoked at another node than the one that made it.
     let path = format!("keys/{}", id.as_str().unwrap());
     let revoked = Admin(three.client()).call("PATCH", &path, json!({"state": "revoked"})).await;
@@ -107,7 +122,7 @@ async fn a_second_process_with_the_directory_of_a_node_ends_the_first() {
     std::fs::create_dir_all(second.state()).unwrap();
     std::fs::copy(first.state().join("node.json"), second.state().join("node.json")).unwrap();
     let second = second.start().await;
-    assert_eq!(first.exit().await.code(), Some(70));
+    assert_eq!(first.exit().await.code(), Some(75));
     first.logs("another process has started with the node.json").await;
     assert_eq!(second.client().get("/ready").await.unwrap().status, 200);
     let listed = Admin(second.client()).done("GET", "nodes", Value::Null).await;

@@ -101,6 +101,7 @@ use crate::common::background::{Job, Jobs};
 use crate::common::bounds::Bounds;
 use crate::common::credential::AccessTokens;
 use crate::common::credential::oauth::RefreshSchedule;
+use crate::common::node_figures::NodeFigures;
 use crate::common::vault::VaultKeys;
 use crate::db::readers::Readers;
 use crate::jobs::otlp::OtlpStatus;
@@ -141,6 +142,8 @@ pub(crate) struct App {
     pub(crate) bounds: Bounds,
     /// Tells whether this node does what one does for all.
     pub(crate) duty: Duty,
+    /// What this node has done in the database of all; `None` for a gateway with its own database.
+    pub(crate) figures: Option<Arc<NodeFigures>>,
     pub(crate) backups: backups::Backups,
     /// The periodic jobs.
     pub(crate) jobs: Jobs,

@@ -11,15 +11,17 @@
 //! A publication is read at one moment of the database: else a key that a later change has enabled could be read without
 //! the limit that the same change has added.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use shared::clock::unix_ms;
+use shared::clock::{monotonic_ms, unix_ms};
 use shared::freshness::{Freshness, Moment};
 
 use super::duty::{Duty, DutyClaim};
+use crate::common::node_figures::NodeFigures;
 use crate::db::cluster::changes::{self, Mark};
 use crate::db::cluster::leases;
-use crate::db::cluster::nodes::{self, Registered};
+use crate::db::cluster::nodes;
 use crate::db::ended_sessions;
 use crate::db::engine::{Db, DbError, DbResult};
 use crate::db::record_id::NodeId;
@@ -30,17 +32,14 @@ use crate::routing::publish::{Publisher, Touched, TouchedAccess};
 pub(crate) struct Follower {
     node: NodeId,
     freshness: Freshness,
+    figures: Arc<NodeFigures>,
     /// The newest change that the snapshot contains, with all before it.
     served: Mark,
     /// The version that other nodes know of this one.
     reported: u64,
     duty: DutyClaim,
-    /// The number of this process in the fences of the node.
-    incarnation: u64,
     next_look: Instant,
-    next_renewal: Instant,
     is_failing: bool,
-    is_superseded: bool,
 }
 
 /// A change that this node makes.
@@ -63,33 +62,29 @@ pub(crate) struct Awaited {
 
 impl Follower {
     /// Returns the follower of a registered node. Call it before the first snapshot is read from the database.
-    pub(crate) fn start(db: &Db, registered: Registered, freshness: Freshness) -> DbResult<Self> {
-        let Registered { node, incarnation } = registered;
+    pub(crate) fn start(
+        db: &Db,
+        node: NodeId,
+        (freshness, figures): (Freshness, Arc<NodeFigures>),
+    ) -> DbResult<Self> {
         let asked_at = Moment::now();
         let newest = changes::newest(db, node)?;
         freshness.confirm(asked_at);
         Ok(Self {
             node,
             freshness,
+            figures,
             served: newest.mark,
             reported: newest.reported,
             duty: DutyClaim::new(node),
-            incarnation,
             next_look: Instant::now(),
-            next_renewal: Instant::now(),
             is_failing: false,
-            is_superseded: false,
         })
     }
 
     /// Tells whether this node does the jobs that one node does for all.
     pub(crate) fn duty(&self) -> Duty {
         self.duty.duty()
-    }
-
-    /// True if another process has started with the identity of this node. This one must end.
-    pub(crate) fn is_superseded(&self) -> bool {
-        self.is_superseded
     }
 
     /// Records that the node stops in order: others do not wait for it, and take its jobs. Its usage must have been stored.
@@ -126,8 +121,8 @@ impl Follower {
     }
 
     fn try_follow(&mut self, db: &Db, publisher: &mut Publisher) -> DbResult<TouchedAccess> {
-        self.renew(db)?;
-        let asked_at = Moment::now();
+        self.duty.claim(db)?;
+        let (asked_at, asked_ms) = (Moment::now(), monotonic_ms());
         let newest = changes::newest(db, self.node)?;
         self.reported = newest.reported;
         let mut access = TouchedAccess::Nothing;
@@ -141,19 +136,9 @@ impl Follower {
             self.served = newest.mark;
         }
         self.freshness.confirm(asked_at);
+        self.figures.looked(asked_ms);
         self.report(db);
         Ok(access)
-    }
-
-    /// Looks for a later process of this node, and renews its duty, if it is time. Its session of shares renews the sign of life.
-    fn renew(&mut self, db: &Db) -> DbResult<()> {
-        let now = Instant::now();
-        if now >= self.next_renewal {
-            self.is_superseded = nodes::is_superseded(db, self.node, self.incarnation)?;
-            self.next_renewal = now + RENEW_EVERY;
-            self.duty.claim(db)?;
-        }
-        Ok(())
     }
 
     /// Returns what the changes since `served` have touched; everything if that is not known.
@@ -237,6 +222,5 @@ fn everything(db: &Db) -> DbResult<Touched> {
 
 /// A notification could shorten this; a node that is woken by none learns of a change after half of it on average.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-const RENEW_EVERY: Duration = Duration::from_secs(1);
 const DECIDE_TIME_MAX: Duration = Duration::from_secs(5);
 const DECIDE_PAUSE: Duration = Duration::from_millis(50);

@@ -1,15 +1,19 @@
 //! The work of one of several nodes that share a PostgreSQL: it keeps its identity,
 //! follows the changes that others make, and renews its shares of limits.
 
+use std::io;
+
 pub(crate) mod duty;
 pub(crate) mod follow;
 pub(crate) mod join;
 pub(crate) mod node_file;
 pub(crate) mod shares;
 
-/// The reason for which a process ends when a later one has its identity.
-pub(crate) const SUPERSEDED: &str = "another process has started with the node.json of this one's state directory; give each node a \
-                                     directory of its own";
+/// Returns the reason for which a process ends when a later one has its identity.
+pub(crate) fn superseded() -> io::Error {
+    let why = "another process has started with the node.json of this one's state directory; give each node a directory of its own";
+    io::Error::new(io::ErrorKind::ResourceBusy, why)
+}
 
 #[cfg(test)]
 mod tests;

@@ -54,7 +54,7 @@ impl Node {
         let home = tempfile::tempdir().unwrap();
         let start =
             JoinParams { state_dir: home.path(), release: "1", file_digest: "", name, stale_after: STALE };
-        let Joined { node: number, follower, freshness, .. } = join(&mut db, &start).unwrap();
+        let Joined { registered, follower, freshness, figures } = join(&mut db, &start).unwrap();
         // Nothing renews it here, and a slow machine must not make it silent.
         db.batch("UPDATE nodes SET alive_until_ms = now_ms() + 600000").unwrap();
         let keys = Arc::new(open_keys(&db, &Secret::new(KEY)).unwrap());
@@ -73,11 +73,12 @@ impl Node {
         };
         let publisher = Publisher::start(params, &db).unwrap();
         let (journal, inbox) = Journal::open(home.path().join("journal")).unwrap();
-        let meter = Meter::new(db, inbox, Arc::clone(journal.gauge()), counters);
+        let mut meter = Meter::new(db, inbox, Arc::clone(journal.gauge()), counters);
+        meter.with_fence(registered.fence(), figures);
         let state =
             WriterState { meter, publisher, keys: Arc::clone(&keys), retention, follower: Some(follower) };
         let writer = Some(Writer::start(state, &Alarm::default()).unwrap());
-        Self { number, writer, snapshots, keys, freshness, _home: home }
+        Self { number: registered.node, writer, snapshots, keys, freshness, _home: home }
     }
 
     fn handle(&self) -> WriterHandle {

@@ -8,6 +8,7 @@ pub(crate) mod credential;
 pub(crate) mod digest;
 pub(crate) mod model_facts;
 pub(crate) mod money;
+pub(crate) mod node_figures;
 pub(crate) mod private_file;
 pub(crate) mod recorded;
 pub mod regular_file;

@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 use std::sync::OnceLock;
 
 use postgres_server::{Database, PostgresServer, installed, shared};
+use shared::quota::share::Fence;
 
 use super::cluster::changes::{self, Mark};
+use super::cluster::fences;
 use super::engine::Db;
 use super::engine::postgres::{DatabaseAddress, schema};
 use super::record_id::NodeId;
@@ -68,6 +70,15 @@ pub(crate) fn add_node(db: &Db, node: u64) {
     db.execute(sql, (node, node.to_string())).unwrap();
 }
 
+/// Registers a process of a node, and returns its fences before their first transaction.
+pub(crate) fn process_of(db: &mut Db, node: u64) -> Fence {
+    add_node(db, node);
+    let tx = db.transaction().unwrap();
+    let incarnation = fences::take(&tx, NodeId::new(node.try_into().unwrap())).unwrap();
+    tx.commit().unwrap();
+    Fence { node, incarnation, seq: 0 }
+}
+
 /// A database of PostgreSQL with all tables, for tests with several sessions. It is deleted when it is dropped.
 #[derive(Debug)]
 pub(crate) struct ClusterDatabase<'server>(Database<'server>);
@@ -98,6 +109,11 @@ impl<'server> ClusterDatabase<'server> {
     /// Returns a session through a proxy.
     pub(crate) fn connect_at(&self, address: SocketAddr) -> Db {
         connect(&self.0.url_at(address))
+    }
+
+    /// Returns a session of a node through a proxy.
+    pub(crate) fn connect_node_at(&self, address: SocketAddr, node: u32) -> Db {
+        DatabaseAddress::parse(&self.0.url_at(address)).unwrap().connect(node).unwrap()
     }
 
     /// Makes a change that touches `touched`.

@@ -162,7 +162,7 @@ impl OutgoingWork {
 pub fn start(params: Params) -> io::Result<Control> {
     let Parts { lock, storage, mut meter, counters, journal, keys, telemetry, origins, nodes } =
         params.state.into_parts();
-    let AmongNodes { follower, freshness, duty, shares } = nodes;
+    let AmongNodes { follower, freshness, duty, shares, figures } = nodes;
     let (keys, config) = (Arc::new(keys), Arc::clone(&params.config));
     let (telemetry, keeper) = telemetry.start((&config.state_dir, &keys), &params.reader, &params.alarm)?;
     let jobs = Jobs::after(db::jobs::all(meter.db_mut()).map_err(io::Error::other)?);
@@ -203,6 +203,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         answers,
         backups,
         duty,
+        figures,
         rehearsals: jobs.register("restore_rehearsal", "daily"),
         jobs,
         running: InFlightRequests::default(),

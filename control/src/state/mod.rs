@@ -23,6 +23,7 @@ use crate::cluster::follow::Follower;
 use crate::cluster::join::{JoinError, JoinParams, Joined, join};
 use crate::cluster::node_file::NAME as NODE_FILE;
 use crate::cluster::shares::ShareQueue;
+use crate::common::node_figures::NodeFigures;
 use crate::common::vault::VaultKeys;
 use crate::db::engine::postgres::DatabaseAddress;
 use crate::db::engine::{Db, DbError};
@@ -156,7 +157,7 @@ impl Database {
             stale_after: *stale_after,
         };
         let joined = join(&mut db, &joining).map_err(|error| join_error(address, params.dir, error))?;
-        let node = joined.node;
+        let node = joined.registered.node;
         let writer = address.connect(node.number());
         let writer = writer.map_err(|source| postgres_state::database_error(address, &source))?;
         let storage = Storage::Server { address: Box::new(address.clone()), node };
@@ -169,11 +170,6 @@ fn join_error(address: &DatabaseAddress, dir: &Path, error: JoinError) -> OpenEr
     match error {
         JoinError::File(source) => OpenError::Io { path: dir.join(NODE_FILE), source },
         JoinError::Database(source) => postgres_state::database_error(address, &source),
-        JoinError::Clock(_) => OpenError::Database {
-            place: address.to_string(),
-            detail: error.to_string(),
-            remedy: "let both follow a time server",
-        },
     }
 }
 
@@ -200,13 +196,14 @@ pub(crate) struct AmongNodes {
     pub(crate) duty: Duty,
     /// The shares in limits.
     pub(crate) shares: Option<ShareQueue>,
+    pub(crate) figures: Option<Arc<NodeFigures>>,
 }
 
 impl AmongNodes {
     fn of(joined: Joined, shares: Option<ShareQueue>) -> Self {
-        let Joined { follower, freshness, node: _ } = joined;
+        let Joined { follower, freshness, figures, registered: _ } = joined;
         let duty = follower.duty();
-        Self { follower: Some(follower), freshness, duty, shares }
+        Self { follower: Some(follower), freshness, duty, shares, figures: Some(figures) }
     }
 }
 
@@ -222,7 +219,10 @@ impl State {
         let (journal, inbox) =
             Journal::open(dir.clone()).map_err(|source| OpenError::Io { path: dir, source })?;
         let origins = OriginQueue::new(Arc::clone(journal.gauge()));
-        let shares = database.joined.is_some().then(ShareQueue::new);
+        let shares = database
+            .joined
+            .as_ref()
+            .map(|joined| ShareQueue::new(joined.registered.fence(), Arc::clone(&joined.figures)));
         Ok(Self { database, shares, journal, inbox, telemetry: TelemetryQueue::new(), origins })
     }
 
@@ -271,12 +271,15 @@ impl State {
 
     pub(crate) fn into_parts(self) -> Parts {
         let gauge: Arc<Gauge> = Arc::clone(self.journal.gauge());
-        let node = self.database.joined.as_ref().map(|joined| joined.node.number());
+        let node = self.database.joined.as_ref().map(|joined| joined.registered.node.number());
         let counters = Arc::new(node.map_or_else(Counters::default, Counters::of_node));
         let Database { lock, storage, writer, keys, warning: _, usage_is_lost, joined } = self.database;
         let mut meter = Meter::new(writer, self.inbox, gauge, Arc::clone(&counters));
         if usage_is_lost {
             meter.usage_is_lost();
+        }
+        if let Some(joined) = &joined {
+            meter.with_fence(joined.registered.fence(), Arc::clone(&joined.figures));
         }
         Parts {
             lock,

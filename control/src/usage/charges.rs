@@ -1,7 +1,7 @@
 //! Charges stored usage to quotas: adds it to the windows of the quotas that bound it, in the transaction that stores
 //! it (or queues it there, see `db/usage_effects.rs`). Settled usage is therefore never lost and never counted twice.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use records::{Record, Trace};
@@ -19,8 +19,8 @@ pub(crate) struct Charges {
     counters: Arc<Counters>,
     /// The limits. Loaded on first use, and again after every change.
     rules: Option<Rules>,
-    /// The amounts to be written, by limit and window.
-    sums: HashMap<(String, u64), u64>,
+    /// The amounts to be written, by limit and window: in the order in which the session of the shares locks them.
+    sums: BTreeMap<(String, u64), u64>,
     /// Amounts to be added to the counters in memory after the commit: usage of exchanges that held no reservation of
     /// the quota, because it did not bind them when they started, or because they ran in an earlier process.
     late: Vec<Late>,
@@ -35,7 +35,7 @@ struct Late {
 
 impl Charges {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
-        Self { counters, rules: None, sums: HashMap::new(), late: Vec::new() }
+        Self { counters, rules: None, sums: BTreeMap::new(), late: Vec::new() }
     }
 
     /// Updates the limits after the access of keys, and perhaps their limits, changed.
@@ -64,7 +64,8 @@ impl Charges {
         Ok(())
     }
 
-    /// Adds the usage of an exchange that is being stored. `counted_at_ms` is the time at which it was counted ahead.
+    /// Adds the usage of an exchange that is being stored. `counted_at_ms` is the time at which it was counted ahead, or the
+    /// end of time if this process has counted it.
     pub(super) fn count(
         &mut self,
         db: &Db,
@@ -91,8 +92,8 @@ impl Charges {
 
     /// Writes the amounts. Must be called before the commit.
     pub(super) fn store(&mut self, tx: &Db) -> DbResult<()> {
-        self.sums
-            .drain()
+        std::mem::take(&mut self.sums)
+            .into_iter()
             .try_for_each(|((id, start_ms), amount)| usage_effects::quota_used(tx, &id, start_ms, amount))
     }
 

@@ -65,14 +65,14 @@ pub(crate) struct Stored {
 }
 
 impl UsageTable {
-    /// Adds an exchange and its sums at `now_ms`. They are stored when [`finish`](Self::finish) is called in the same
-    /// transaction.
+    /// Adds an exchange and its sums at `now_ms`; `None` for one that this process has counted before. They are stored when
+    /// [`finish`](Self::finish) is called in the same transaction.
     pub(crate) fn add(
         &mut self,
         tx: &Db,
         record: &Record<'_>,
         trace: Trace<'_>,
-        now_ms: u64,
+        now_ms: Option<u64>,
     ) -> DbResult<()> {
         let at = self.row_of(record.started_at_ms / DAY_MS);
         self.counts.added += 1;
@@ -163,11 +163,13 @@ impl UsageTable {
 }
 
 impl OpenRow {
-    fn add(&mut self, record: &Record<'_>, trace: Trace<'_>, now_ms: u64) {
+    fn add(&mut self, record: &Record<'_>, trace: Trace<'_>, now_ms: Option<u64>) {
         self.day = Some(record.started_at_ms / DAY_MS);
         let pushed = self.block.push(record, trace);
         self.rollup.count(record, &pushed);
-        self.groups.add(record, trace, &pushed, now_ms);
+        if let Some(now_ms) = now_ms {
+            self.groups.add(record, trace, &pushed, now_ms);
+        }
         self.is_changed = true;
     }
 

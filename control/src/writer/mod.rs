@@ -14,8 +14,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounde
 use shared::alarm::Alarm;
 use tokio::sync::oneshot;
 
-use crate::cluster::SUPERSEDED;
 use crate::cluster::follow::Follower;
+use crate::cluster::superseded;
 use crate::common::actor::Actor;
 use crate::common::bounds::WRITER_JOBS;
 use crate::common::vault::VaultKeys;
@@ -185,7 +185,7 @@ fn run(mut state: WriterState, jobs: &Receiver<WriterJob>) -> io::Result<()> {
     loop {
         let until_followed = state.meter.until_followed().unwrap_or(pause);
         let job = state.serve(jobs, pause.min(until_followed));
-        state.follow()?;
+        state.follow();
         let WriterState { meter, keys, retention, follower, .. } = &mut state;
         let is_ordered =
             matches!(job, Ok(WriterJob::Flush(_) | WriterJob::Stop) | Err(RecvTimeoutError::Disconnected));
@@ -196,6 +196,7 @@ fn run(mut state: WriterState, jobs: &Receiver<WriterJob>) -> io::Result<()> {
             Round::Idle if meter.is_waiting() => PAUSE_MIN,
             Round::Idle => (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX),
             Round::Failing(wait) => wait,
+            Round::Superseded => return Err(superseded()),
         };
         if round != Round::More {
             meter.index_requests();
@@ -261,16 +262,12 @@ impl WriterState {
     }
 
     /// Publishes what other nodes have changed, if it is time to look.
-    fn follow(&mut self) -> io::Result<()> {
-        let Self { meter, publisher, follower: Some(follower), .. } = self else { return Ok(()) };
+    fn follow(&mut self) {
+        let Self { meter, publisher, follower: Some(follower), .. } = self else { return };
         if follower.wait().is_zero() {
             let access = follower.follow(meter.db_mut(), publisher);
             meter.access_changed(&access);
-            if follower.is_superseded() {
-                return Err(io::Error::other(SUPERSEDED));
-            }
         }
-        Ok(())
     }
 
     fn dry_run(&mut self, (command, actor, caller): QueuedDryRun) {
@@ -305,6 +302,7 @@ fn flush(meter: &mut Meter, mut round: Round) {
 
 fn finish(meter: &mut Meter, follower: Option<&Follower>) {
     let until = Instant::now() + STOP_TIME_MAX;
+    meter.recheck();
     loop {
         let round = meter.round();
         if meter.is_done() {
@@ -313,7 +311,7 @@ fn finish(meter: &mut Meter, follower: Option<&Follower>) {
         if Instant::now() > until {
             let count = meter.unstored();
             tracing::error!(
-                "{count} usage records are not in the database yet; the next start reads them from the \
+                "{count} usage records, or more, may not be in the database yet; the next start reads them from the \
                  journal"
             );
             break;
@@ -322,6 +320,10 @@ fn finish(meter: &mut Meter, follower: Option<&Follower>) {
             Round::More | Round::Worked => {}
             Round::Idle => thread::park_timeout(PAUSE_MIN),
             Round::Failing(wait) => thread::park_timeout(wait),
+            Round::Superseded => {
+                tracing::error!("{}", superseded());
+                return;
+            }
         }
     }
     if let Some(Err(error)) = follower.map(|follower| follower.leave(meter.db_mut())) {

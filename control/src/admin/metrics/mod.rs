@@ -4,6 +4,7 @@
 
 mod exchanges;
 mod memory;
+mod node;
 mod stored;
 mod text;
 
@@ -23,6 +24,9 @@ pub(super) async fn show(app: &App) -> Response<Body> {
     let mut text = MetricsText::default();
     exchanges::write(&app.metrics.read(), &mut text);
     memory::write(app, &mut text);
+    if let Some(figures) = &app.figures {
+        node::write(figures, &mut text);
+    }
     let counters = Arc::clone(&app.counters);
     let stored = timeout(READING_TIME_MAX, app.readers.ask(move |db| StoredFigures::read(db, &counters)));
     let running = timeout(READING_TIME_MAX, app.exchanges.running());

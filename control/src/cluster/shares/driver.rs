@@ -7,24 +7,29 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shared::clock::{since_boot_ms, unix_ms};
-use shared::quota::share::{NodeShares, ShareTime, Waiter, WindowKey, Woken};
+use shared::quota::share::{
+    Fence, NodeShares, ShareAction, ShareAnswer, ShareTime, ShareTransaction, Waiter, WindowKey, Woken,
+};
 use shared::quota::{Counters, ShareNeed};
 use tokio::sync::oneshot;
 
 use super::allowances::CounterAllowances;
+use crate::common::node_figures::NodeFigures;
 use crate::db::engine::{Db, DbResult};
-use crate::db::quotas::shares;
+use crate::db::quotas::shares::{self, Ran};
 
 /// Opens the session of the shares with the database that all nodes share.
 pub(crate) type OpenSession = Box<dyn Fn() -> DbResult<Db> + Send>;
 
 /// The shares of this node and their session.
 pub(super) struct ShareDriver {
-    node: u64,
+    /// This process before its first transaction.
+    process: Fence,
+    figures: Arc<NodeFigures>,
     open: OpenSession,
     session: Option<Db>,
     allowances: CounterAllowances,
-    /// `None` until the process has its incarnation.
+    /// `None` until the process has begun.
     shares: Option<NodeShares>,
     /// The requests that wait, by their numbers.
     waiting: HashMap<u64, oneshot::Sender<bool>>,
@@ -48,9 +53,14 @@ pub(super) enum Turn {
 }
 
 impl ShareDriver {
-    pub(super) fn new(node: u64, open: OpenSession, counters: Arc<Counters>) -> Self {
+    pub(super) fn new(
+        (process, figures): (Fence, Arc<NodeFigures>),
+        open: OpenSession,
+        counters: Arc<Counters>,
+    ) -> Self {
         Self {
-            node,
+            process,
+            figures,
             open,
             session: None,
             allowances: CounterAllowances(counters),
@@ -67,6 +77,7 @@ impl ShareDriver {
         let now = time();
         let is_paused = now.steady_ms < self.pause_until_ms;
         let Some(shares) = self.shares.as_mut().filter(|_| !is_paused) else {
+            self.figures.refused.add(1);
             let _ = reply.send(false);
             return;
         };
@@ -76,6 +87,7 @@ impl ShareDriver {
         if shares.wait((&need.key, need.period), waiter, now, &mut self.allowances) {
             self.waiting.insert(id, reply);
         } else {
+            self.figures.refused.add(1);
             let _ = reply.send(false);
         }
     }
@@ -99,6 +111,7 @@ impl ShareDriver {
         let ran = session(&mut self.session, &self.open).and_then(|db| shares::run(db, &transaction, &held));
         let turn = match ran {
             Ok(ran) => {
+                count(&self.figures, &transaction, &ran);
                 for news in ran.news {
                     let start_ms = news.key.start_ms;
                     self.allowances.with(&news.key, |share| share.set_elsewhere(start_ms, news.elsewhere));
@@ -116,13 +129,15 @@ impl ShareDriver {
         turn
     }
 
-    /// Takes the incarnation of this process and the shares that the node had before.
+    /// Begins with the shares that the node had before.
     fn begin(&mut self, now: ShareTime) -> Turn {
         let since_ms = now.wall_ms.saturating_sub(LONGEST_WINDOW_MS);
-        let node = self.node;
-        let begun = session(&mut self.session, &self.open).and_then(|db| shares::begin(db, node, since_ms));
+        let process = self.process;
+        let begun =
+            session(&mut self.session, &self.open).and_then(|db| shares::begin(db, process, since_ms));
         match begun {
-            Ok(begun) => {
+            Ok(None) => Turn::Superseded,
+            Ok(Some(begun)) => {
                 let mut shares = NodeShares::new(begun.fence, now.steady_ms);
                 for row in &begun.rows {
                     if let Some(quota) = self.allowances.0.quota(&row.key.quota) {
@@ -158,6 +173,8 @@ impl ShareDriver {
         let Some(shares) = &mut self.shares else { return };
         for Woken { id, may_retry } in shares.woken() {
             if let Some(reply) = self.waiting.remove(&id) {
+                let outcome = if may_retry { &self.figures.waited } else { &self.figures.refused };
+                outcome.add(1);
                 let _ = reply.send(may_retry);
             }
         }
@@ -169,6 +186,23 @@ impl ShareDriver {
         let end = Instant::now() + DRAIN_TIME;
         while self.shares.is_some() && self.turn() == Turn::Ran && Instant::now() < end {}
     }
+}
+
+/// Counts a transaction that was answered.
+fn count(figures: &NodeFigures, transaction: &ShareTransaction, ran: &Ran) {
+    let fence = &figures.shares;
+    match (transaction, &ran.answer) {
+        (ShareTransaction::Work(_, actions), ShareAnswer::Done { grants, .. }) => {
+            fence.passed.add(1);
+            figures.granted.add(grants.iter().filter(|grant| grant.amount > 0).count());
+            let returned = |action: &&ShareAction| matches!(action, ShareAction::GiveBack(..));
+            figures.returned.add(actions.iter().filter(returned).count());
+        }
+        (_, ShareAnswer::Resynchronized { .. } | ShareAnswer::Asserted) => fence.resynchronized.add(1),
+        (_, ShareAnswer::Lost(_)) => fence.lost.add(1),
+        _ => {}
+    }
+    ran.live.into_iter().for_each(|nodes| figures.set_live(nodes));
 }
 
 /// Returns the session, and opens it if there is none. Its next statements must end within [`TRANSACTION_TIME`].

@@ -14,17 +14,21 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use shared::alarm::Alarm;
 use shared::port::{BoxFuture, ShareGrants};
-use shared::quota::share::LOOK_MS;
+use shared::quota::share::{Fence, LOOK_MS};
 use shared::quota::{Counters, ShareNeed};
 use tokio::sync::oneshot;
 
 pub(crate) use self::driver::OpenSession;
 use self::driver::{ShareDriver, Turn};
-use super::SUPERSEDED;
+use super::superseded;
+use crate::common::node_figures::NodeFigures;
 
 /// The thread before its start. Requests that wait already are answered after it.
 #[derive(Debug)]
 pub(crate) struct ShareQueue {
+    /// This process before its first transaction.
+    process: Fence,
+    figures: Arc<NodeFigures>,
     port: Arc<SharePort>,
     orders: Receiver<ShareOrder>,
 }
@@ -56,9 +60,10 @@ enum ShareOrder {
 }
 
 impl ShareQueue {
-    pub(crate) fn new() -> Self {
+    /// Creates the queue of a process that is registered.
+    pub(crate) fn new(process: Fence, figures: Arc<NodeFigures>) -> Self {
         let (sender, orders) = bounded(ORDERS_MAX);
-        Self { port: Arc::new(SharePort { orders: sender }), orders }
+        Self { process, figures, port: Arc::new(SharePort { orders: sender }), orders }
     }
 
     /// Returns the port for the data plane.
@@ -74,9 +79,8 @@ impl ShareQueue {
         open: OpenSession,
         alarm: &Alarm,
     ) -> io::Result<ShareThread> {
-        let Self { port, orders } = self;
-        let node = counters.node().ok_or_else(|| io::Error::other("the counters belong to no node"))?;
-        let mut driver = ShareDriver::new(node.into(), open, counters);
+        let Self { process, figures, port, orders } = self;
+        let mut driver = ShareDriver::new((process, figures), open, counters);
         // The first request finds the shares that the node had before.
         driver.turn();
         let thread = alarm.spawn("llmgw-shares", move || run(driver, &orders))?;
@@ -136,7 +140,7 @@ fn run(mut driver: ShareDriver, orders: &Receiver<ShareOrder>) -> io::Result<()>
             Turn::Idle => Duration::from_millis(LOOK_MS),
             Turn::Failed => FAILED_PAUSE,
             Turn::Superseded => {
-                return Err(io::Error::other(SUPERSEDED));
+                return Err(superseded());
             }
         };
     }

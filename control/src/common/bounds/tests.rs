@@ -316,6 +316,7 @@ control/src/state/backup/temporary_directory.rs REMOVALS_MAX tries
 control/src/state/log_lines/rolling.rs FILES_MAX latest
 control/src/usage/ingest/mod.rs BATCH_MAX steps
 control/src/usage/ingest/mod.rs LEFT_MAX steps
+control/src/usage/journal/resting.rs RESTING_AT_NODE_MAX cache
 control/src/usage/journal/resting.rs RESTING_MAX cache
 control/src/usage/journal/spare_files.rs AHEAD steps
 control/src/usage/journal/spare_files.rs KEPT_MAX cache

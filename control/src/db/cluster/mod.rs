@@ -5,8 +5,6 @@
 #[cfg_attr(not(test), expect(dead_code, reason = "nodes show each other nothing yet"))]
 pub(crate) mod board;
 pub(crate) mod changes;
-pub(crate) mod clock;
-#[cfg_attr(not(test), expect(dead_code, reason = "only the start of a process takes its fences yet"))]
 pub(crate) mod fences;
 #[cfg_attr(not(test), expect(dead_code, reason = "no job stores a result that only the holder may store"))]
 pub(crate) mod leases;

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use shared::quota::share::Fence;
+
 use super::changes::{self, Mark};
 use super::fences;
-use crate::db::engine::{Db, DbResult, Row, named_params};
+use crate::db::engine::{Db, DbResult, Row, ToValue, named_params};
 use crate::db::record_id::NodeId;
 
 /// A process that starts.
@@ -28,6 +30,13 @@ pub(crate) struct Registered {
     pub(crate) node: NodeId,
     /// Each start of a process of the node has the next one.
     pub(crate) incarnation: u64,
+}
+
+impl Registered {
+    /// Returns the fence of each lane before the first transaction of the process.
+    pub(crate) fn fence(self) -> Fence {
+        Fence { node: self.node.number().into(), incarnation: self.incarnation, seq: 0 }
+    }
 }
 
 /// A node as others see it.
@@ -102,15 +111,8 @@ fn number(tx: &Db, start: &NodeStart<'_>) -> DbResult<NodeId> {
 }
 
 /// Renews the node's sign of life, for [`ALIVE_MS`].
-#[cfg(test)]
-pub(crate) fn renew(tx: &Db, node: NodeId) -> DbResult<()> {
-    let renew = "UPDATE nodes SET alive_until_ms = now_ms() + :alive, left_at_ms = NULL WHERE node = :node";
-    tx.execute(renew, named_params! {":node": node, ":alive": ALIVE_MS}).map(drop)
-}
-
-/// True if a later process than the one with this number has the node.
-pub(crate) fn is_superseded(db: &Db, node: NodeId, incarnation: u64) -> DbResult<bool> {
-    db.exists(IS_SUPERSEDED, named_params! {":node": node, ":incarnation": incarnation})
+pub(crate) fn renew(tx: &Db, node: impl ToValue) -> DbResult<()> {
+    tx.execute(RENEW, named_params! {":node": node, ":alive": ALIVE_MS}).map(drop)
 }
 
 /// Records that the node stops in order: it serves no more.
@@ -181,8 +183,8 @@ const NEXT: &str = "SELECT coalesce(max(node), 0) + 1 FROM nodes";
 const PUT: &str = "INSERT INTO nodes (node, identity, alive_until_ms, seen_version, release, file_digest, name) \
      VALUES (:node, :identity, 0, 0, :release, :digest, :name) ON CONFLICT (node) DO UPDATE SET \
      release = excluded.release, file_digest = excluded.file_digest, name = excluded.name, left_at_ms = NULL";
-const IS_SUPERSEDED: &str =
-    "SELECT 1 FROM fences WHERE node = :node AND lane = 'shipping' AND incarnation > :incarnation";
+const RENEW: &str =
+    "UPDATE nodes SET alive_until_ms = now_ms() + :alive, left_at_ms = NULL WHERE node = :node";
 const LEAVE: &str = "UPDATE nodes SET alive_until_ms = 0, left_at_ms = now_ms() WHERE node = :node";
 const REPORT: &str = "UPDATE nodes SET seen_version = :version WHERE node = :node \
      AND (:version = 0 OR EXISTS (SELECT 1 FROM changes WHERE version = :version AND token = :token))";
@@ -238,7 +240,7 @@ mod tests {
         let Some(database) = shared_database() else { return };
         let mut db = database.connect();
         let standing = |db: &Db| all(db, STALE).unwrap()[0].standing;
-        let Registered { node, incarnation } = register(&mut db, &start("a", None)).unwrap();
+        let node = register(&mut db, &start("a", None)).unwrap().node;
         assert_eq!(standing(&db), NodeStanding::Stale, "it does not serve yet");
         renew(&db, node).unwrap();
         assert_eq!(standing(&db), NodeStanding::Live);
@@ -253,9 +255,7 @@ mod tests {
         renew(&db, node).unwrap();
         leave(&db, node).unwrap();
         assert_eq!(standing(&db), NodeStanding::Left);
-        let later = register(&mut db, &start("a", None)).unwrap();
-        assert!(is_superseded(&db, node, incarnation).unwrap(), "another process has the node");
-        assert!(!is_superseded(&db, node, later.incarnation).unwrap());
+        register(&mut db, &start("a", None)).unwrap();
         renew(&db, node).unwrap();
         assert_eq!(standing(&db), NodeStanding::Live);
     }

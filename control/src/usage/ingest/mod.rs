@@ -3,17 +3,20 @@
 //! A batch that cannot be stored is retried with growing pauses. The journal bounds the number of waiting events.
 
 mod earlier;
+mod shipping;
 
 use std::fs::File;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use records::frame::FileId;
 use records::{Record, Trace};
-use shared::clock::unix_ms;
+use shared::clock::{monotonic_ms, unix_ms};
 use shared::quota::Counters;
 
+use self::shipping::{Batch, EventState, ShippingFence};
 use super::charges::Charges;
 use super::gauge::{Gauge, add};
 use super::journal::Inbox;
@@ -24,9 +27,10 @@ use super::metrics::ExchangeMetrics;
 use super::origins;
 use super::periods::Follower;
 use super::read_positions;
+use super::recent::EndedExchanges;
 use super::recent::feed::RecentFeed;
 use super::request_index::RequestIndex;
-use super::table::{GroupSums, Stored, UsageTable};
+use super::table::{GroupSums, UsageTable};
 use crate::db::engine::{Db, DbError, DbErrorKind, DbResult};
 use crate::db::record_id::NodeId;
 use crate::db::usage_effects;
@@ -36,6 +40,10 @@ use crate::routing::publish::TouchedAccess;
 #[derive(Debug)]
 pub(crate) struct Meter {
     db: Db,
+    /// `None` if this process alone uses the database.
+    fence: Option<ShippingFence>,
+    /// The batch whose commit had no answer, until the fence decides it.
+    doubtful: Option<Batch>,
     inbox: Inbox,
     gauge: Arc<Gauge>,
     usage: UsageTable,
@@ -48,6 +56,8 @@ pub(crate) struct Meter {
     tracked: Vec<Tracked>,
     /// Files whose events are stored.
     resting: RestingFiles,
+    /// Notes of exchanges that never ended, which are stored, and since when.
+    resting_notes: Option<(Instant, Vec<PathBuf>)>,
     /// True if the journal of an earlier run was charged to quotas, in part or whole, but its read positions were lost
     /// together with the usage.
     is_lost: bool,
@@ -86,12 +96,16 @@ pub(crate) enum Round {
     More,
     /// Storing fails; retry after this time.
     Failing(Duration),
+    /// A later process has started with the identity of this node: this one must end.
+    Superseded,
 }
 
 impl Meter {
     /// Creates a meter that stores the events of `inbox` in `db`.
     pub(crate) fn new(db: Db, inbox: Inbox, gauge: Arc<Gauge>, counters: Arc<Counters>) -> Self {
         Self {
+            fence: None,
+            doubtful: None,
             inbox,
             gauge,
             usage: UsageTable::default(),
@@ -103,6 +117,7 @@ impl Meter {
             follower: Follower::new(),
             tracked: Vec::new(),
             resting: RestingFiles::new(REST),
+            resting_notes: None,
             is_lost: false,
             is_caught_up: false,
             left: Vec::new(),
@@ -151,7 +166,8 @@ impl Meter {
             self.inbox.spares.shrink();
         }
         let is_time = rested.is_none_or(|rested| rested >= STORE_EVERY);
-        let waits = waiting > 0 || self.tracked.iter().any(Tracked::is_stored) || self.resting.is_due(now);
+        let is_over = self.tracked.iter().any(Tracked::is_stored) || self.resting.is_due(now);
+        let waits = waiting > 0 || is_over || self.must_store();
         waiting >= WORTH_BYTES || (is_time && waits)
     }
 
@@ -184,10 +200,10 @@ impl Meter {
         self.charges.access_changed(&self.db, access);
     }
 
-    /// True if no events wait, and those of every sealed file are stored.
+    /// True if no events wait, and those of every sealed file are certainly stored.
     pub(crate) fn is_done(&self) -> bool {
         let left = |tracked: &Tracked| tracked.segment.is_sealed() || tracked.waiting_events() > 0;
-        self.inbox.segments.is_empty() && !self.tracked.iter().any(left)
+        self.inbox.segments.is_empty() && !self.tracked.iter().any(left) && !self.is_unsure()
     }
 
     /// Returns the number of events that wait in the journal.
@@ -195,10 +211,15 @@ impl Meter {
         self.tracked.iter().map(Tracked::waiting_events).sum()
     }
 
-    /// Deletes the files without waiting events and moves the write-ahead log into the database. Called at the end of the process.
+    /// Deletes the files whose events are certainly stored, and moves the write-ahead log into the database. Called at the end of the process.
     pub(crate) fn end(&mut self) {
         self.inbox.spares.remove_all();
-        self.resting.remove_all(Instant::now());
+        if !self.is_unsure() {
+            self.resting.remove_all(Instant::now());
+            if let Err(error) = self.remove_notes() {
+                tracing::debug!("cannot delete notes of running exchanges: {error}");
+            }
+        }
         if let Err(error) = self.db.set_pragma(None, "wal_checkpoint", "TRUNCATE") {
             tracing::debug!("cannot truncate the write-ahead log: {error}");
         }
@@ -283,38 +304,54 @@ impl Meter {
         } else {
             self.catch_up()?;
         }
-        let round = if self.is_waiting() { self.store() } else { Ok(Round::Idle) };
-        if round.is_err() {
+        let round = if self.must_store() { self.store() } else { Ok(Round::Idle) };
+        if round.is_err() && self.doubtful.is_none() {
             self.abandon();
-            self.tracked.iter_mut().for_each(Tracked::roll_back);
         }
         let round = round?;
+        if round == Round::Superseded {
+            return Ok(round);
+        }
         usage_effects::deliver(&mut self.db)?;
         self.recovered();
         self.end_earlier();
         Ok(round)
     }
 
+    /// True if the notes that are stored have rested.
+    fn is_rested(&self, now: Instant) -> bool {
+        self.resting_notes.as_ref().is_some_and(|(since, _)| self.resting.is_rested(*since, now))
+    }
+
     /// Stores one batch in one transaction.
     fn store(&mut self) -> DbResult<Round> {
+        if self.is_unsure() {
+            return self.resynchronize();
+        }
+        let (began, began_ms) = (Instant::now(), monotonic_ms());
         let tx = self.db.transaction()?;
+        if let Some(fence) = &mut self.fence
+            && !fence.pass(&tx)?
+        {
+            tx.rollback()?;
+            return self.resynchronize();
+        }
         let (from, mut ended, now_ms) = (self.usage.end(&tx)?, self.recent.begin(), unix_ms());
         let Self { usage, charges, .. } = self;
-        let mut add = |record: &Record<'_>, trace: Trace<'_>, (is_charged, counted_at_ms): (bool, _)| {
-            usage.add(&tx, record, trace, now_ms)?;
+        let mut add = |record: &Record<'_>, trace: Trace<'_>, state: EventState| {
+            usage.add(&tx, record, trace, (!state.is_counted).then_some(now_ms))?;
             origins::add(&tx, record)?;
-            if let Some(ended) = &mut ended {
+            if let Some(ended) = ended.as_mut().filter(|_| !state.is_counted) {
                 ended.add(record, trace, now_ms);
             }
-            if is_charged { Ok(()) } else { charges.count(&tx, record, trace, counted_at_ms) }
+            if state.is_charged { Ok(()) } else { charges.count(&tx, record, trace, state.counted_at_ms) }
         };
         let mut room = BATCH_MAX;
         let now = Instant::now();
         let mut garbage = 0;
         let mut is_known = true;
         for tracked in self.tracked.iter_mut().filter(|tracked| tracked.waiting_bytes(now) > 0) {
-            let counted_at_ms = self.counted_at_ms.filter(|_| tracked.counted.is_some());
-            let state = (tracked.is_charged, counted_at_ms);
+            let state = EventState::of(tracked, self.counted_at_ms);
             let taken = tracked.take(&mut self.buffer, room, |record, trace| add(record, trace, state))?;
             room = room.saturating_sub(taken.events);
             garbage += taken.garbage;
@@ -327,17 +364,25 @@ impl Meter {
         }
         if !is_known {
             tx.rollback()?;
-            return self.follow_marks();
+            return self.follow_other();
         }
         for file in &self.gone {
             read_positions::forget(&tx, *file)?;
         }
         charges.store(&tx)?;
         let stored = usage.finish(&tx)?;
-        let to = usage.end(&tx)?;
+        let batch = Batch { from, to: usage.end(&tx)?, stored, garbage };
+        // Without an answer, the fence decides.
+        self.doubtful = self.fence.as_ref().map(|_| batch);
         tx.commit()?;
-        self.recent.committed(from, to, ended);
-        self.committed(stored, garbage);
+        self.doubtful = None;
+        if let Some(fence) = &mut self.fence {
+            fence.committed(began);
+            if room > 0 {
+                fence.shipped(began_ms);
+            }
+        }
+        self.committed(batch, ended);
         // Start the next round with another file.
         let files = self.tracked.len();
         self.tracked.rotate_left(files.min(1));
@@ -345,23 +390,25 @@ impl Meter {
     }
 
     /// Goes on from the read positions in the database: another process has stored events of the same files.
-    fn follow_marks(&mut self) -> DbResult<Round> {
+    fn follow_other(&mut self) -> DbResult<Round> {
         self.abandon();
-        let stored = read_positions::all(&self.db)?;
-        for tracked in &mut self.tracked {
-            let mark = stored.get(&tracked.segment.id).copied().unwrap_or(0);
-            tracked.follow(&mut self.buffer, mark);
-        }
+        let marks = read_positions::all(&self.db)?;
+        self.follow_marks(&marks);
         tracing::warn!("another process stores records of the same usage journal; each is stored once");
         Ok(Round::More)
     }
 
-    fn committed(&mut self, stored: Stored, garbage: u64) {
+    fn committed(&mut self, batch: Batch, ended: Option<EndedExchanges>) {
+        let Batch { from, to, stored, garbage } = batch;
+        self.recent.committed(from, to, ended);
         self.charges.committed();
         self.publish_sums();
         self.tracked.iter_mut().for_each(Tracked::commit);
         self.gone.clear();
-        self.stored_at = Some(Instant::now());
+        if stored.added > 0 || garbage > 0 {
+            self.stored_at = Some(Instant::now());
+            self.gauge.stored_at_ms.store(unix_ms(), Ordering::Relaxed);
+        }
         self.index.stored(stored.added);
         self.follower.stored(stored.added);
         add(&self.gauge.stored, stored.added);
@@ -370,7 +417,6 @@ impl Meter {
         if garbage > 0 {
             tracing::warn!("skipped {garbage} invalid records of the usage journal");
         }
-        self.gauge.stored_at_ms.store(unix_ms(), Ordering::Relaxed);
     }
 
     /// Adds the sums of a committed transaction to the metrics and to the last answers.
@@ -384,6 +430,7 @@ impl Meter {
     fn abandon(&mut self) {
         self.usage.abandon();
         self.charges.abandon();
+        self.tracked.iter_mut().for_each(Tracked::roll_back);
     }
 
     /// Clears the failure state.
@@ -405,12 +452,18 @@ impl Meter {
             gauge.sealed_bytes.fetch_sub(stored.segment.bytes(), Ordering::Relaxed);
             resting.add(stored, now);
         }
+        let rested = self.fence.as_ref().map_or(now, ShippingFence::acknowledged_at);
         let gone = if inbox.spares.is_short() {
             resting.remove_all(now)
         } else {
-            resting.leave(&mut inbox.spares, now)
+            resting.leave(&mut inbox.spares, rested)
         };
         left.extend(gone);
+        if self.is_rested(rested)
+            && let Err(error) = self.remove_notes()
+        {
+            tracing::warn!("cannot delete the notes of running exchanges, which are stored: {error}");
+        }
         // A read position may be deleted only once its file cannot reappear after a power failure. Syncing the
         // directory is slow, so it is done for many files at once; the next start handles the rest.
         if self.left.len() >= LEFT_MAX && is_on_disk(&self.inbox) {
@@ -419,7 +472,13 @@ impl Meter {
     }
 
     fn count_waiting(&self) {
-        self.gauge.waiting.store(self.unstored(), Ordering::Relaxed);
+        let waiting = self.unstored();
+        self.gauge.waiting.store(waiting, Ordering::Relaxed);
+        if waiting == 0
+            && let Some(fence) = &self.fence
+        {
+            fence.shipped(monotonic_ms());
+        }
     }
 
     /// Records a failure. Returns the pause before the next try.

@@ -24,6 +24,8 @@ pub(in crate::usage) struct Tracked {
     marked: u64,
     /// Bytes that are read; they become stored when the transaction commits.
     read: u64,
+    /// The bytes whose events this process has counted before: the database has lost what it had stored of them.
+    counted_bytes: u64,
     /// Number of events in the first `stored` and in the first `read` bytes.
     events: (u64, u64),
     /// True if the last bytes read were zeros.
@@ -53,6 +55,7 @@ impl Tracked {
             stored,
             marked: stored,
             read: stored,
+            counted_bytes: 0,
             events: (0, 0),
             is_blank: false,
             is_charged: false,
@@ -106,11 +109,22 @@ impl Tracked {
         (self.read, self.events.1, self.is_blank) = (self.stored, self.events.0, false);
     }
 
-    /// Goes on from `mark`, the read position in the database, which another process has changed.
-    pub(in crate::usage) fn follow(&mut self, buffer: &mut Vec<u8>, mark: u64) {
+    /// True if more is known to be stored than `mark`, the read position in the database.
+    pub(in crate::usage) fn is_ahead_of(&self, mark: u64) -> bool {
+        self.marked > mark
+    }
+
+    /// True if this process has counted the next events before.
+    pub(in crate::usage) fn is_counted(&self) -> bool {
+        self.read < self.counted_bytes
+    }
+
+    /// Goes on from `mark`, the read position in the database, which another process or a failover has changed. Returns the
+    /// number of events that are stored again.
+    pub(in crate::usage) fn follow(&mut self, buffer: &mut Vec<u8>, mark: u64) -> u64 {
         self.roll_back();
         if mark == self.marked {
-            return;
+            return 0;
         }
         // Only counts the events between the two positions.
         let (from, to) = (self.stored.min(mark), self.stored.max(mark));
@@ -118,19 +132,24 @@ impl Tracked {
         self.read = from;
         let Ok(_) = self.take_to(buffer, to, usize::MAX, |_, _| Ok::<(), Infallible>(()));
         let passed = self.events.1 - before;
-        self.events.0 = if mark == to { before + passed } else { before.saturating_sub(passed) };
+        let is_behind = mark < self.stored;
+        self.events.0 = if is_behind { before.saturating_sub(passed) } else { before + passed };
+        self.counted_bytes = self.counted_bytes.max(self.stored);
         (self.marked, self.stored) = (mark, mark);
         self.roll_back();
+        if is_behind { passed } else { 0 }
     }
 
-    /// Reads up to `events_max` events and passes each to `each`. Stops if `each` fails.
+    /// Reads up to `events_max` events and passes each to `each`. Stops if `each` fails, and behind events that
+    /// [were counted before](Self::is_counted).
     pub(in crate::usage) fn take<E>(
         &mut self,
         buffer: &mut Vec<u8>,
         events_max: usize,
         each: impl FnMut(&Record<'_>, Trace<'_>) -> Result<(), E>,
     ) -> Result<Taken, E> {
-        self.take_to(buffer, self.segment.bytes(), events_max, each)
+        let end = if self.is_counted() { self.counted_bytes } else { self.segment.bytes() };
+        self.take_to(buffer, end, events_max, each)
     }
 
     /// Reads events before the position `end`.

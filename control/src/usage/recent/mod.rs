@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use records::block;
 
-use self::ended::{EndedExchanges, EndedSums, Shares};
+pub(crate) use self::ended::EndedExchanges;
+use self::ended::{EndedSums, Shares};
 use self::feed::{RecentFeed, RowPlace, StoredBatch};
 use super::last_rows::last_rows;
 use super::metrics::Scale;

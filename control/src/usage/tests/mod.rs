@@ -4,8 +4,8 @@ mod faults;
 mod rows;
 mod scale;
 mod shared_files;
+mod shipping;
 
-use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -141,12 +141,7 @@ impl Process {
     /// Returns the exchanges by the rows' own counts, the distinct request ids, and the sum of the hours. All are equal
     /// if nothing was lost or duplicated.
     pub(crate) fn stored(&self) -> [i64; 3] {
-        let ids: HashSet<String> = requests(&self.db).into_iter().collect();
-        [
-            self.sql("SELECT CAST(coalesce(sum(exchanges), 0) AS BIGINT) FROM usage"),
-            i64::try_from(ids.len()).unwrap(),
-            self.sql("SELECT CAST(coalesce(sum(requests), 0) AS BIGINT) FROM usage_hour"),
-        ]
+        shipping::stored_in(&Db::create(&self.db).unwrap())
     }
 
     /// Returns the number of files that contain events.
@@ -156,12 +151,11 @@ impl Process {
 }
 
 /// Returns the request ids of all exchanges in the table.
-fn requests(db: &Path) -> Vec<String> {
-    let db = Db::create(db).unwrap();
+fn requests(db: &Db) -> Vec<String> {
     let (mut ids, mut cursor) = (Vec::new(), None);
     loop {
         let bounds = Bounds { rows: 5_000, until: Instant::now() + Duration::from_secs(60) };
-        let page = page(&db, &RequestFilter::default(), cursor, bounds).unwrap();
+        let page = page(db, &RequestFilter::default(), cursor, bounds).unwrap();
         ids.extend(page.rows.into_iter().map(|row| row.request_id));
         cursor = page.next;
         if cursor.is_none() {

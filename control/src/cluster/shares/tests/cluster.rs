@@ -10,7 +10,7 @@ use postgres_server::{Database, ProxyMode, shared};
 use shared::quota::{Claim, Metric, Period};
 
 use super::nodes::{BUDGETS, Disk, IDS, Kinds, Node, Process, Running};
-use crate::db::testing::{add_node, connect, postgres_database};
+use crate::db::testing::{connect, postgres_database, process_of};
 
 pub(super) struct Cluster {
     random: Random,
@@ -211,7 +211,6 @@ impl Cluster {
 
     fn add_node(&mut self) {
         let node = Node::new(self.next_node, shared().address());
-        add_node(&connect(&self.database.url()), self.next_node.into());
         self.next_node += 1;
         self.nodes.push(node);
         self.start(self.nodes.len() - 1, Disk::default());
@@ -219,7 +218,8 @@ impl Cluster {
 
     fn start(&mut self, at: usize, disk: Disk) {
         let url = self.database.url_at(self.nodes[at].proxy.address());
-        self.nodes[at].start(url, self.kinds, disk);
+        let process = process_of(&mut connect(&self.database.url()), self.nodes[at].id.into());
+        self.nodes[at].start(process, url, self.kinds, disk);
         *self.open.lock().unwrap() =
             self.nodes.iter().filter_map(|node| node.process.as_ref().map(Arc::clone)).collect();
     }

@@ -7,7 +7,7 @@ use postgres_server::{PostgresProxy, ProxyMode};
 use shared::alarm::Alarm;
 use shared::clock::{since_boot_ms, unix_ms};
 use shared::port::ShareGrants;
-use shared::quota::share::WAIT_MS;
+use shared::quota::share::{Fence, WAIT_MS};
 use shared::quota::{Claim, Counters, Metric, Period, Quota, Reservation, Scope, ShareNeed, Spent, Subject};
 
 use super::super::{OpenSession, ShareOrder, ShareQueue, ShareThread};
@@ -62,7 +62,7 @@ impl Node {
     }
 
     /// Starts a process that has found this disk.
-    pub(super) fn start(&mut self, url: String, kinds: Kinds, disk: Disk) {
+    pub(super) fn start(&mut self, process: Fence, url: String, kinds: Kinds, disk: Disk) {
         let counters = Arc::new(Counters::of_node(self.id));
         let now_ms = unix_ms();
         let quotas = (0..2).map(|budget| {
@@ -85,7 +85,7 @@ impl Node {
         });
         let quotas = quotas.collect();
         let open: OpenSession = Box::new(move || Ok(connect(&url)));
-        let queue = ShareQueue::new();
+        let queue = ShareQueue::new(process, Arc::default());
         let port = queue.port();
         self.thread = Some(queue.start(counters, open, &Alarm::default()).unwrap());
         let disk = Mutex::new(Disk { is_dead: false, held: [0; 2], ..disk });

@@ -11,6 +11,7 @@ use shared::quota::Claim;
 
 use super::cluster::{Cluster, Random, pause, send_requests};
 use super::nodes::{BUDGETS, Disk, Node, TIMED};
+use crate::db::testing::{connect, process_of};
 
 const CLAIM: Claim = Claim {
     input_least: 1,
@@ -100,7 +101,8 @@ fn a_process_ends_when_another_one_runs_with_the_id_of_its_node() {
     let process = Arc::clone(cluster.nodes[0].process.as_ref().unwrap());
     until("a request is served", || process.begin(&CLAIM, None, &cluster.budgets)).end(100, &cluster.budgets);
     let mut copy = Node::new(1, postgres_server::shared().address());
-    copy.start(cluster.database.url(), BUDGETS, Disk::default());
+    let process = process_of(&mut connect(&cluster.database.url()), 1);
+    copy.start(process, cluster.database.url(), BUDGETS, Disk::default());
     let first = cluster.nodes[0].thread.as_ref().unwrap();
     until("the first one ends", || first.is_finished().then_some(()));
     let served = copy.process.as_ref().unwrap();

@@ -1,6 +1,6 @@
 //! Fences on real servers: late transactions, a second process, restarts, and a promoted standby that lacks commits.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use postgres_server::{
     PostgresProxy, PostgresServer, ProxyMode, Replication, ServerOptions, installed, shared,
@@ -9,8 +9,6 @@ use postgres_server::{
 use super::*;
 use crate::db::cluster::nodes::{NodeStart, register};
 use crate::db::testing::{ClusterDatabase, connect, shared_database};
-
-const PAUSE: Duration = Duration::from_secs(5);
 
 fn start(db: &mut Db) -> Fence {
     let start = NodeStart { identity: "me", number: None, release: "1", file_digest: "", name: "" };
@@ -24,7 +22,7 @@ fn start(db: &mut Db) -> Fence {
 fn resynchronized(db: &mut Db, fence: &Fence) -> Resynchronized {
     let mut once = || {
         let tx = db.transaction()?;
-        let found = resynchronize(&tx, Lane::Shares, fence, PAUSE)?;
+        let found = resynchronize(&tx, Lane::Shares, fence)?;
         tx.commit().map(|()| found)
     };
     once().or_else(|_| once()).unwrap()
@@ -40,13 +38,19 @@ fn current(db: &mut Db, fence: &Fence) -> u64 {
 /// Inserts a number in a fenced transaction. False if the fence did not pass.
 fn insert(db: &mut Db, fence: &mut Fence, number: u64) -> DbResult<bool> {
     let tx = db.transaction()?;
-    if !pass(&tx, Lane::Shares, fence)? {
+    if pass(&tx, Lane::Shares, fence)?.is_none() {
         return Ok(false);
     }
     tx.execute("INSERT INTO done (a) VALUES (:a)", [number])?;
     tx.commit()?;
     fence.seq += 1;
     Ok(true)
+}
+
+/// Returns the time in which no shares are granted.
+fn pause_ms(db: &mut Db, fence: &Fence) -> u64 {
+    let tx = db.transaction().unwrap();
+    pass(&tx, Lane::Shares, fence).unwrap().unwrap().pause_ms
 }
 
 fn done(db: &Db) -> Vec<u64> {
@@ -75,7 +79,7 @@ fn a_transaction_of_unknown_outcome_is_decided_and_never_happens_later() {
         let began = Instant::now();
         if mode == ProxyMode::Cut {
             let tx = db.transaction().unwrap();
-            assert!(pass(&tx, Lane::Shares, &fence).unwrap());
+            assert!(pass(&tx, Lane::Shares, &fence).unwrap().is_some());
             tx.execute("INSERT INTO done (a) VALUES (:a)", [number]).unwrap();
             proxy.set(mode);
             assert!(tx.commit().is_err());
@@ -137,18 +141,18 @@ fn after_a_restart_of_the_server_nothing_is_granted_until_the_nodes_returned() {
     with_table(&db);
     let mut fence = start(&mut db);
     assert!(insert(&mut db, &mut fence, 1).unwrap());
-    assert_eq!(pause_ms(&db).unwrap(), 0, "there was no server before this one");
+    assert_eq!(pause_ms(&mut db, &fence), 0, "there was no server before this one");
     server.kill();
     server.restart();
     let passed = insert(&mut db, &mut fence, 2).or_else(|_| insert(&mut db, &mut fence, 2)).unwrap();
     assert!(!passed, "the server has started again");
     fence.seq = current(&mut db, &fence);
-    assert!(pause_ms(&db).unwrap() > 0);
+    assert!(pause_ms(&mut db, &fence) > 0);
     assert!(insert(&mut db, &mut fence, 3).unwrap());
     let mut other = database.connect();
     let second = Fence { node: 2, incarnation: 0, seq: 0 };
     current(&mut other, &second);
-    assert!(pause_ms(&db).unwrap() <= 5_000, "the pause begins once");
+    assert!(pause_ms(&mut db, &fence) <= 5_000, "the pause begins once");
     assert_eq!(done(&db), [1, 3]);
 }
 
@@ -179,7 +183,6 @@ fn a_promoted_standby_that_lacks_commits_is_noticed_until_the_node_asserts_them(
     for _ in 0..2 {
         assert_eq!(resynchronized(&mut db, &fence), Resynchronized::Lost(found), "the row stays");
     }
-    assert!(pause_ms(&db).unwrap() > 0);
     let tx = db.transaction().unwrap();
     assert!(assert(&tx, Lane::Shares, &fence, found).unwrap());
     tx.execute("INSERT INTO done (a) VALUES (:a)", [2]).unwrap();
@@ -188,6 +191,7 @@ fn a_promoted_standby_that_lacks_commits_is_noticed_until_the_node_asserts_them(
     assert!(!assert(&tx, Lane::Shares, &fence, found).unwrap(), "it has been asserted");
     drop(tx);
     fence.seq += 1;
+    assert!(pause_ms(&mut db, &fence) > 0);
     assert!(insert(&mut db, &mut fence, 3).unwrap());
     assert_eq!(done(&db), [1, 2, 3]);
 }

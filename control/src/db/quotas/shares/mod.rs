@@ -2,7 +2,7 @@
 //!
 //! Each is one transaction of the database, which begins with the fence of the node.
 
-mod nodes;
+mod silent;
 #[cfg(test)]
 mod tests;
 pub(crate) mod used;
@@ -16,9 +16,11 @@ use shared::quota::share::{
     ShareTransaction, WindowKey,
 };
 
-use self::nodes::{Found, Passed};
+use self::silent::silent;
 pub(crate) use self::windows::WindowNews;
 use self::windows::{Change, ShortChange, Window};
+use crate::db::cluster::fences::{self, Lane, Passed, Resynchronized};
+use crate::db::cluster::nodes;
 use crate::db::engine::{Db, DbErrorKind, DbResult};
 use crate::db::signed;
 
@@ -27,6 +29,14 @@ use crate::db::signed;
 pub(crate) struct Ran {
     pub(crate) answer: ShareAnswer,
     pub(crate) news: Vec<WindowNews>,
+    /// The number of nodes that are live, if it was read.
+    pub(crate) live: Option<u64>,
+}
+
+impl From<ShareAnswer> for Ran {
+    fn from(answer: ShareAnswer) -> Self {
+        Self { answer, news: Vec::new(), live: None }
+    }
 }
 
 /// A process that has begun, and the shares that the node had before.
@@ -36,11 +46,22 @@ pub(crate) struct Begun {
     pub(crate) rows: Vec<ShareRow>,
 }
 
-/// Takes the next incarnation of a node. `since_ms` is the start of the oldest window that can still be in use.
-pub(crate) fn begin(db: &mut Db, node: u64, since_ms: u64) -> DbResult<Begun> {
+/// Begins the transactions of a process that is registered. `since_ms` is the start of the oldest window that can still be in
+/// use. Returns `None` if a later process has the node.
+pub(crate) fn begin(db: &mut Db, process: Fence, since_ms: u64) -> DbResult<Option<Begun>> {
     in_transaction(db, |tx| {
-        let fence = nodes::begin(tx, node)?;
-        Ok(Begun { fence, rows: windows::rows(tx, node, Err(since_ms))? })
+        let seq = match fences::resynchronize(tx, Lane::Shares, &process)? {
+            Resynchronized::Superseded => return Ok(None),
+            Resynchronized::Current(seq) => seq,
+            // The commit that registered the process was lost.
+            Resynchronized::Lost(found) => {
+                fences::assert(tx, Lane::Shares, &process, found)?;
+                process.seq.saturating_add(1)
+            }
+        };
+        nodes::renew(tx, process.node)?;
+        let rows = windows::rows(tx, process.node, Err(since_ms))?;
+        Ok(Some(Begun { fence: Fence { seq, ..process }, rows }))
     })
 }
 
@@ -48,21 +69,19 @@ pub(crate) fn begin(db: &mut Db, node: u64, since_ms: u64) -> DbResult<Begun> {
 /// next transaction must use another session.
 pub(crate) fn run(db: &mut Db, transaction: &ShareTransaction, held: &[&WindowKey]) -> DbResult<Ran> {
     in_transaction(db, |tx| match transaction {
-        ShareTransaction::Work(fence, actions) => work(tx, *fence, actions, held),
+        ShareTransaction::Work(fence, actions) => work(tx, fence, actions, held),
         ShareTransaction::Resynchronize(fence) => {
-            let answer = match nodes::resynchronize(tx, *fence)? {
-                Found::Superseded => ShareAnswer::Superseded,
-                Found::Lost(found) => ShareAnswer::Lost(found),
-                Found::Raised(seq) => {
+            let answer = match fences::resynchronize(tx, Lane::Shares, fence)? {
+                Resynchronized::Superseded => ShareAnswer::Superseded,
+                Resynchronized::Lost(found) => ShareAnswer::Lost(found),
+                Resynchronized::Current(seq) => {
+                    nodes::renew(tx, fence.node)?;
                     ShareAnswer::Resynchronized { seq, rows: windows::rows(tx, fence.node, Ok(held))? }
                 }
             };
-            Ok(Ran { answer, news: Vec::new() })
+            Ok(answer.into())
         }
-        ShareTransaction::Assert { fence, found, shares } => {
-            let answer = assert(tx, (*fence, *found), shares)?;
-            Ok(Ran { answer, news: Vec::new() })
-        }
+        ShareTransaction::Assert { fence, found, shares } => Ok(assert(tx, (fence, *found), shares)?.into()),
     })
 }
 
@@ -80,14 +99,14 @@ fn in_transaction<T>(db: &mut Db, work: impl FnOnce(&Db) -> DbResult<T>) -> DbRe
     }
 }
 
-fn work(tx: &Db, fence: Fence, actions: &[ShareAction], held: &[&WindowKey]) -> DbResult<Ran> {
-    let Some(passed) = nodes::pass(tx, fence)? else {
-        return Ok(Ran { answer: ShareAnswer::Fenced, news: Vec::new() });
+fn work(tx: &Db, fence: &Fence, actions: &[ShareAction], held: &[&WindowKey]) -> DbResult<Ran> {
+    let Some(passed) = fences::pass(tx, Lane::Shares, fence)? else {
+        return Ok(ShareAnswer::Fenced.into());
     };
     let (node, now_ms) = (fence.node, passed.now_ms);
     let mut news = Vec::new();
     if actions.contains(&ShareAction::Renew) {
-        nodes::renew(tx, node, now_ms)?;
+        nodes::renew(tx, node)?;
         news = windows::news(tx, held, (node, now_ms))?;
     }
     let keys: Vec<&WindowKey> = actions.iter().filter_map(key_of).collect();
@@ -95,10 +114,10 @@ fn work(tx: &Db, fence: Fence, actions: &[ShareAction], held: &[&WindowKey]) -> 
     if !keys.is_empty() {
         let mut turn = Turn::new(tx, (node, passed), actions, &keys)?;
         grants = turn.decide(actions)?;
-        windows::write(tx, &turn.changes, (node, now_ms))?;
+        windows::write(tx, &turn.changes, node)?;
     }
     let pressed = news.iter().filter(|news| news.is_pressed).map(|news| news.key.clone()).collect();
-    Ok(Ran { answer: ShareAnswer::Done { grants, pressed }, news })
+    Ok(Ran { answer: ShareAnswer::Done { grants, pressed }, news, live: Some(passed.live) })
 }
 
 fn key_of(action: &ShareAction) -> Option<&WindowKey> {
@@ -130,10 +149,10 @@ impl<'a> Turn<'a> {
         // Windows that start at 0 are those of timed limits, and those that never end.
         let timed = actions.iter().filter(is_grant).filter_map(key_of).filter(|key| key.start_ms == 0);
         let timed: Vec<&str> = timed.map(|key| &*key.quota).collect();
-        let silent = if timed.is_empty() || passed.pause_ms() > 0 {
+        let silent = if timed.is_empty() || passed.pause_ms > 0 {
             [None, None]
         } else {
-            nodes::silent(tx, &serde_json::json!(timed).to_string(), (node, passed.now_ms))?
+            silent(tx, &serde_json::json!(timed).to_string(), (node, passed.now_ms))?
                 .map(|nodes| (!nodes.is_empty()).then(|| json_of(&nodes)))
         };
         let windows = windows::lock(tx, keys)?;
@@ -159,7 +178,7 @@ impl<'a> Turn<'a> {
     }
 
     fn grant(&mut self, key: &WindowKey, ask: &GrantAsk) -> DbResult<GrantAnswer> {
-        let pause_ms = self.passed.pause_ms();
+        let pause_ms = self.passed.pause_ms;
         if pause_ms > 0 {
             return Ok(GrantAnswer { pause_ms, ..GrantAnswer::default() });
         }
@@ -187,13 +206,6 @@ impl<'a> Turn<'a> {
         let short = window.short_change(frees_short, self.node);
         let key = key.clone();
         self.changes.push(Change { key, amount, short, is_starved: false });
-    }
-}
-
-impl Passed {
-    /// Returns the time until something is granted, after the server changed.
-    fn pause_ms(&self) -> u64 {
-        self.no_grants_before_ms.saturating_sub(self.now_ms)
     }
 }
 
@@ -237,9 +249,11 @@ impl Window {
     }
 }
 
-fn assert(tx: &Db, (fence, found): (Fence, FoundFence), shares: &[AssertedShare]) -> DbResult<ShareAnswer> {
-    let Some(now_ms) = nodes::replace(tx, found, fence)? else { return Ok(ShareAnswer::Fenced) };
-    nodes::renew(tx, fence.node, now_ms)?;
+fn assert(tx: &Db, (fence, found): (&Fence, FoundFence), shares: &[AssertedShare]) -> DbResult<ShareAnswer> {
+    if !fences::assert(tx, Lane::Shares, fence, found)? {
+        return Ok(ShareAnswer::Fenced);
+    }
+    nodes::renew(tx, fence.node)?;
     let keys: Vec<&WindowKey> = shares.iter().map(|share| &share.key).collect();
     if keys.is_empty() {
         return Ok(ShareAnswer::Asserted);
@@ -257,7 +271,7 @@ fn assert(tx: &Db, (fence, found): (Fence, FoundFence), shares: &[AssertedShare]
         Some(Change { key: share.key.clone(), amount, short, is_starved: false })
     };
     let changes: Vec<Change> = shares.iter().filter_map(change).collect();
-    windows::write(tx, &changes, (fence.node, now_ms))?;
+    windows::write(tx, &changes, fence.node)?;
     Ok(ShareAnswer::Asserted)
 }
 

@@ -1,17 +1,18 @@
-//! The transactions one by one, on either engine.
+//! The transactions one by one.
 
 use shared::quota::share::{AssertedShare, GrantNeed, ShareChange};
 
 use super::*;
-use crate::db::testing::{add_node, migrated};
+use crate::db::testing::{ClusterDatabase, process_of, shared_database};
 
 const NODE: u64 = 1;
 const OTHER: u64 = 2;
 
 /// Returns a database with limits: requests in total and by the hour, cost by the day, requests by the minute and at the
 /// same time. It does not pause after its start.
-fn database() -> Db {
-    let db = migrated();
+fn database() -> Option<(ClusterDatabase<'static>, Db)> {
+    let database = shared_database()?;
+    let db = database.connect();
     for (id, metric, period, amount) in [
         ("concurrent", "concurrent_requests", None, 10),
         ("cost", "cost_micro_usd", Some("day"), 10),
@@ -26,15 +27,13 @@ fn database() -> Db {
         )
         .unwrap();
     }
-    db
+    Some((database, db))
 }
 
-/// Begins a process, and ends the pause that follows the first look at a server.
+/// Begins a process.
 fn begun(db: &mut Db, node: u64) -> Fence {
-    add_node(db, node);
-    let begun = begin(db, node, 0).unwrap();
-    db.execute("UPDATE cluster SET no_grants_before_ms = 0", ()).unwrap();
-    begun.fence
+    let process = process_of(db, node);
+    begin(db, process, 0).unwrap().unwrap().fence
 }
 
 fn key(quota: &str, start_ms: u64) -> WindowKey {
@@ -74,7 +73,8 @@ fn rows(db: &Db, quota: &str) -> (i64, i64, i64) {
 
 #[test]
 fn portions_shrink_and_the_rest_goes_to_requests_that_wait() {
-    let db = &mut database();
+    let Some((_database, mut db)) = database() else { return };
+    let db = &mut db;
     let (mut one, mut other) = (begun(db, NODE), begun(db, OTHER));
     let total = || key("total", 0);
     // A quarter of 100 for each of two nodes, and both windows in one transaction.
@@ -113,7 +113,8 @@ fn portions_shrink_and_the_rest_goes_to_requests_that_wait() {
 
 #[test]
 fn the_limit_of_the_database_is_the_one_that_holds_in_its_counted_units() {
-    let db = &mut database();
+    let Some((_database, mut db)) = database() else { return };
+    let db = &mut db;
     let mut fence = begun(db, NODE);
     let cost = || key("cost", 0);
     assert_eq!(
@@ -140,7 +141,8 @@ fn the_limit_of_the_database_is_the_one_that_holds_in_its_counted_units() {
 
 #[test]
 fn a_fence_lets_only_the_next_transaction_of_the_process_pass() {
-    let db = &mut database();
+    let Some((_database, mut db)) = database() else { return };
+    let db = &mut db;
     let fence = begun(db, NODE);
     let work =
         |fence: Fence| ShareTransaction::Work(fence, vec![ShareAction::Grant(key("total", 0), ask(9, 1))]);
@@ -165,11 +167,30 @@ fn a_fence_lets_only_the_next_transaction_of_the_process_pass() {
     begun(db, NODE);
     let ran = run(db, &ShareTransaction::Resynchronize(fence), &[]).unwrap();
     assert_eq!(ran.answer, ShareAnswer::Superseded);
+    assert!(begin(db, fence, 0).unwrap().is_none(), "superseded before it began");
+}
+
+#[test]
+fn a_process_whose_registration_was_lost_begins_with_what_its_node_had() {
+    let Some((_database, mut db)) = database() else { return };
+    let db = &mut db;
+    let mut earlier = begun(db, NODE);
+    work_on(db, &mut earlier, vec![ShareAction::Grant(key("total", 0), needs(30, 30))]);
+    let later = process_of(db, NODE);
+    let lost = "UPDATE fences SET incarnation = :incarnation, seq = :seq WHERE node = 1";
+    db.execute(lost, (earlier.incarnation, earlier.seq)).unwrap();
+    let begun = begin(db, later, 0).unwrap().unwrap();
+    assert_eq!(begun.rows, [ShareRow { key: key("total", 0), granted: 30, has_short: false }]);
+    let mut fence = begun.fence;
+    assert_eq!(work_on(db, &mut fence, vec![ShareAction::Renew]), []);
+    let late = ShareTransaction::Work(earlier, vec![ShareAction::Renew]);
+    assert_eq!(run(db, &late, &[]).unwrap().answer, ShareAnswer::Fenced);
 }
 
 #[test]
 fn shares_are_asserted_after_commits_were_lost() {
-    let db = &mut database();
+    let Some((_database, mut db)) = database() else { return };
+    let db = &mut db;
     let (mut one, mut other) = (begun(db, NODE), begun(db, OTHER));
     let total = key("total", 0);
     work_on(db, &mut one, vec![ShareAction::Grant(total.clone(), needs(40, 40))]);
@@ -202,13 +223,18 @@ fn shares_are_asserted_after_commits_were_lost() {
     let row = |granted| vec![ShareRow { key: total.clone(), granted, has_short: false }];
     assert_eq!((rows_of(NODE, db, one), rows_of(OTHER, db, other)), (row(40), row(50)));
     // A process that starts finds what its node had.
-    assert_eq!(begin(db, NODE, 0).unwrap().rows, row(40));
-    assert_eq!(begin(db, 3, 0).unwrap().rows, []);
+    let mut rows_at_start = |node| {
+        let process = process_of(db, node);
+        begin(db, process, 0).unwrap().unwrap().rows
+    };
+    assert_eq!(rows_at_start(NODE), row(40));
+    assert_eq!(rows_at_start(3), []);
 }
 
 #[test]
 fn shares_in_timed_limits_of_silent_nodes_are_free_and_their_nodes_resynchronize() {
-    let db = &mut database();
+    let Some((_database, mut db)) = database() else { return };
+    let db = &mut db;
     for (quota, rest, left_ms) in [("minute", 60, 121_000), ("concurrent", 10, 600_000)] {
         let (mut one, mut other) = (begun(db, NODE), begun(db, OTHER));
         let window = || key(quota, 0);
@@ -238,7 +264,8 @@ fn shares_in_timed_limits_of_silent_nodes_are_free_and_their_nodes_resynchronize
 
 #[test]
 fn what_was_used_is_reported_without_a_change_of_what_was_granted() {
-    let db = &mut database();
+    let Some((_database, mut db)) = database() else { return };
+    let db = &mut db;
     let mut fence = begun(db, NODE);
     let (total, hour) = (("total", 0), 3_600_000);
     work_on(db, &mut fence, vec![ShareAction::Grant(key("total", 0), needs(30, 30))]);

@@ -1,6 +1,6 @@
 //! What the transactions of shares do in the tables `quota_window` and `quota_share`.
 //!
-//! Lists of windows are JSON lists of texts with fields of fixed width, which both engines take apart in the same words.
+//! Lists of windows are JSON lists of texts with fields of fixed width, which plain SQL takes apart.
 //! Rows of windows are created and locked in the order of their keys.
 
 use std::collections::BTreeMap;
@@ -57,8 +57,7 @@ pub(crate) struct WindowNews {
 pub(super) fn lock(tx: &Db, keys: &[&WindowKey]) -> DbResult<BTreeMap<WindowKey, Window>> {
     let list = list_of(keys);
     tx.execute(CREATE, [&list])?;
-    let sql = if tx.is_postgres() { LOCK } else { LOCK_IN_FILE };
-    tx.rows(sql, [&list], |row| Ok((key_of(row)?, Window::of(row)?)))
+    tx.rows(LOCK, [&list], |row| Ok((key_of(row)?, Window::of(row)?)))
 }
 
 /// Returns the shares of a node in locked windows; those that have no row are left out.
@@ -78,13 +77,13 @@ impl Window {
 }
 
 /// Writes the changes of locked windows.
-pub(super) fn write(tx: &Db, changes: &[Change], (node, now_ms): (u64, u64)) -> DbResult<()> {
+pub(super) fn write(tx: &Db, changes: &[Change], node: u64) -> DbResult<()> {
     if changes.is_empty() {
         return Ok(());
     }
     let texts: Vec<String> = changes.iter().map(Change::text).collect();
     let list = serde_json::json!(texts).to_string();
-    tx.execute(CHANGE_WINDOWS, named_params! {":changes": list, ":node": node, ":now": now_ms})?;
+    tx.execute(CHANGE_WINDOWS, named_params! {":changes": list, ":node": node})?;
     if changes.iter().any(|change| change.amount != 0) {
         tx.execute(CHANGE_SHARES, named_params! {":changes": list, ":node": node})?;
     }
@@ -176,16 +175,12 @@ const LOCK: &str = "SELECT w.quota, w.start_ms, w.granted, w.short_node, q.amoun
      FROM (SELECT substr(value, 21) AS quota, CAST(substr(value, 1, 20) AS BIGINT) AS start_ms FROM json_each(:windows)) AS wanted \
      JOIN quota_window AS w ON w.quota = wanted.quota AND w.start_ms = wanted.start_ms \
      JOIN quotas AS q ON q.id = w.quota ORDER BY w.quota, w.start_ms FOR UPDATE OF w";
-const LOCK_IN_FILE: &str = "SELECT w.quota, w.start_ms, w.granted, w.short_node, q.amount, q.metric, q.period \
-     FROM (SELECT substr(value, 21) AS quota, CAST(substr(value, 1, 20) AS BIGINT) AS start_ms FROM json_each(:windows)) AS wanted \
-     JOIN quota_window AS w ON w.quota = wanted.quota AND w.start_ms = wanted.start_ms \
-     JOIN quotas AS q ON q.id = w.quota";
 const SHARES: &str = "SELECT s.quota, s.start_ms, s.granted \
      FROM (SELECT substr(value, 21) AS quota, CAST(substr(value, 1, 20) AS BIGINT) AS start_ms FROM json_each(:windows)) AS wanted \
      JOIN quota_share AS s ON s.quota = wanted.quota AND s.start_ms = wanted.start_ms AND s.node = :node";
 const CHANGE_WINDOWS: &str = "UPDATE quota_window SET granted = granted + change.amount, \
      short_node = CASE change.short WHEN '1' THEN :node WHEN '2' THEN NULL ELSE short_node END, \
-     starved_at_ms = CASE change.starved WHEN '1' THEN :now ELSE starved_at_ms END \
+     starved_at_ms = CASE change.starved WHEN '1' THEN now_ms() ELSE starved_at_ms END \
      FROM (SELECT substr(value, 43) AS quota, CAST(substr(value, 1, 20) AS BIGINT) AS start_ms, \
      CAST(substr(value, 21, 20) AS BIGINT) AS amount, substr(value, 41, 1) AS short, substr(value, 42, 1) AS starved \
      FROM json_each(:changes)) AS change \

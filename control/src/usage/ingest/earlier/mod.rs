@@ -13,7 +13,7 @@ use records::{Record, Texts, Trace};
 use shared::clock::unix_ms;
 
 use super::{Meter, Round};
-use crate::db::engine::DbResult;
+use crate::db::engine::{DbError, DbResult};
 use crate::db::usage_effects;
 use crate::usage::journal::notes;
 use crate::usage::journal::tracked::Tracked;
@@ -76,14 +76,21 @@ impl Meter {
 
     /// Stores the notes of exchanges that never ended.
     fn begin_notes(&mut self) {
-        match self.take_notes() {
-            Ok(0) => {}
-            Ok(count) => tracing::warn!(
+        let paths = std::mem::take(&mut self.inbox.notes);
+        match self.take_notes(&paths) {
+            Ok(Some(0)) => {}
+            Ok(Some(count)) => tracing::warn!(
                 "{count} exchanges were running when the gateway ended; each is recorded as interrupted, \
                  and its reservations count as used"
             ),
+            Ok(None) => self.inbox.notes = paths,
             Err(error) => {
                 self.abandon();
+                if self.fence.is_some() && error.is::<DbError>() {
+                    tracing::warn!("cannot store the notes of running exchanges yet: {error}");
+                    self.inbox.notes = paths;
+                    return;
+                }
                 tracing::error!(
                     "cannot read the notes of running exchanges; the next start retries: {error}"
                 );
@@ -91,18 +98,23 @@ impl Meter {
         }
     }
 
-    /// Records the exchanges that have a note but no record, then deletes the files of notes. Returns the number of
-    /// recorded exchanges.
-    fn take_notes(&mut self) -> Result<u64, Box<dyn std::error::Error>> {
-        let paths = std::mem::take(&mut self.inbox.notes);
-        let files = note_files(&paths)?;
+    /// Records the exchanges that have a note but no record, then deletes the files of notes, at a node after a minute. Returns
+    /// the number of recorded exchanges; `None` if the fence must be resynchronized first.
+    fn take_notes(&mut self, paths: &[PathBuf]) -> Result<Option<u64>, Box<dyn std::error::Error>> {
+        let files = note_files(paths)?;
         let noted = records_of(&files);
+        let began = Instant::now();
         let tx = self.db.transaction()?;
+        if let Some(fence) = &mut self.fence
+            && !fence.pass(&tx)?
+        {
+            return Ok(None);
+        }
         let now_ms = unix_ms();
         let known = requests::stored(&tx, noted.values().map(|(record, _)| record))?;
         for (record, trace) in noted.values() {
             if !known.contains(&(record.request_id.to_owned(), record.started_at_ms)) {
-                self.usage.add(&tx, record, *trace, now_ms)?;
+                self.usage.add(&tx, record, *trace, Some(now_ms))?;
                 self.charges.count(&tx, record, *trace, self.counted_at_ms)?;
             }
         }
@@ -112,8 +124,18 @@ impl Meter {
         self.charges.committed();
         self.publish_sums();
         usage_effects::deliver(&mut self.db)?;
-        paths.iter().try_for_each(fs::remove_file)?;
-        Ok(stored.added)
+        self.resting_notes = Some((began, paths.to_vec()));
+        match &mut self.fence {
+            Some(fence) => fence.committed(began),
+            None => self.remove_notes()?,
+        }
+        Ok(Some(stored.added))
+    }
+
+    /// Deletes the files of notes that are stored.
+    pub(super) fn remove_notes(&mut self) -> io::Result<()> {
+        let paths = self.resting_notes.take().map(|(_, paths)| paths).unwrap_or_default();
+        paths.iter().try_for_each(fs::remove_file)
     }
 
     /// Completes what earlier processes left, once their journal is stored.
