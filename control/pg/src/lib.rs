@@ -2,10 +2,11 @@
 //! thread that uses it, and blocks until the server has answered. Knows no table.
 //!
 //! No state is kept in a session of the server beside prepared statements, so a transaction pooler that knows prepared
-//! statements (`PgBouncer` 1.21 and newer) may stand between.
+//! statements (`PgBouncer` 1.21 and newer) may stand between. Only a [`Listener`] subscribes, and hears nothing then.
 
 mod bulk;
 mod error;
+mod listener;
 mod session;
 mod settings;
 mod tls;
@@ -13,6 +14,7 @@ mod value;
 
 pub use bulk::{CopyIn, RowStream};
 pub use error::{Error, ErrorKind};
+pub use listener::{Heard, Listener};
 pub use session::{Prepared, Session};
 pub use settings::{Settings, SettingsError};
 pub use value::{Field, Kind, Row};

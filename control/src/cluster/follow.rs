@@ -100,6 +100,11 @@ impl Follower {
         self.next_look.saturating_duration_since(Instant::now())
     }
 
+    /// Lets the next look be due at once: a node has made a change.
+    pub(crate) fn hurry(&mut self) {
+        self.next_look = Instant::now();
+    }
+
     /// Publishes what other nodes have changed, and reports it. Returns the keys whose access changed. On an error the next
     /// call finds the same changes again.
     pub(crate) fn follow(&mut self, db: &Db, publisher: &mut Publisher) -> TouchedAccess {
@@ -220,7 +225,7 @@ fn everything(db: &Db) -> DbResult<Touched> {
     Ok(Touched::ACCESS.and(Touched::ROUTING).and(Touched::SIGN_INS).and(ended))
 }
 
-/// A notification could shorten this; a node that is woken by none learns of a change after half of it on average.
+/// A notification shortens this; a node that hears none learns of a change after half of it on average.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const DECIDE_TIME_MAX: Duration = Duration::from_secs(5);
 const DECIDE_PAUSE: Duration = Duration::from_millis(50);

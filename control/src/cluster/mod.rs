@@ -6,6 +6,7 @@ use std::io;
 pub(crate) mod duty;
 pub(crate) mod follow;
 pub(crate) mod join;
+pub(crate) mod listen;
 pub(crate) mod node_file;
 pub(crate) mod shares;
 

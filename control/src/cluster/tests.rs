@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use tokio::sync::oneshot::Receiver;
 
 use super::join::{JoinParams, Joined, join};
+use super::listen::ListenThread;
 use crate::common::actor::{Actor, Who};
 use crate::common::change::{AllowlistEdit, FieldChange};
 use crate::common::credential::AccessTokens;
@@ -359,4 +360,36 @@ fn a_dry_run_does_not_wait_for_changes_of_other_nodes() {
     tx.commit().unwrap();
     let projects: u64 = other.row("SELECT count(*) FROM projects", (), |row| row.get(0)).unwrap();
     assert_eq!(projects, 0);
+}
+
+#[test]
+fn a_node_that_hears_of_a_change_serves_by_it_before_its_next_look() {
+    const CHANGES: u32 = 20;
+    let Some(database) = database() else { return };
+    let watch = database.connect();
+    let (a, b) = (Node::start("a", database.connect()), Node::start("b", database.connect()));
+    let (prj, _) = a.made(project("p"), "id");
+    let mean = |name: &str| {
+        let times = (0..CHANGES).map(|n| {
+            let began = Instant::now();
+            wait_until_seen(&watch, &a.run(key(&format!("{name}{n}"), &prj)));
+            began.elapsed()
+        });
+        times.sum::<Duration>() / CHANGES
+    };
+    let looks = mean("looks");
+    let writer = b.handle();
+    let listening =
+        ListenThread::start(database.listener(), Box::new(move || writer.look()), &Alarm::default());
+    let subscribed = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() \
+                      AND query LIKE 'LISTEN %' AND state = 'idle'";
+    let until = Instant::now() + Duration::from_secs(20);
+    while !watch.exists(subscribed, ()).unwrap() {
+        assert!(Instant::now() < until, "nothing listens");
+        thread::yield_now();
+    }
+    let hears = mean("hears");
+    println!("figure: a change reaches another node after {looks:?} by looks, {hears:?} by notifications");
+    assert!(hears < looks, "{hears:?}, {looks:?} by looks");
+    listening.unwrap().stop();
 }

@@ -1,6 +1,7 @@
 //! Where the state lies: in files of the state directory, or in a database of PostgreSQL.
 
-use super::engine::postgres::DatabaseAddress;
+use super::cluster::changes::CHANNEL;
+use super::engine::postgres::{DatabaseAddress, Listener};
 use super::engine::{Db, DbResult};
 use super::record_id::NodeId;
 use super::sqlite_state::files::Files;
@@ -25,6 +26,14 @@ impl Storage {
         match self {
             Self::Files(files) => files.reader(),
             Self::Server { address, node } => address.connect(node.number()),
+        }
+    }
+
+    /// Makes a session that waits for the changes of other nodes; `None` if there are no others.
+    pub(crate) fn listener(&self) -> DbResult<Option<Listener>> {
+        match self {
+            Self::Files(_) => Ok(None),
+            Self::Server { address, .. } => address.listen(CHANNEL).map(Some),
         }
     }
 

@@ -6,10 +6,10 @@ use std::sync::OnceLock;
 use postgres_server::{Database, PostgresServer, installed, shared};
 use shared::quota::share::Fence;
 
-use super::cluster::changes::{self, Mark};
+use super::cluster::changes::{self, CHANNEL, Mark};
 use super::cluster::fences;
 use super::engine::Db;
-use super::engine::postgres::{DatabaseAddress, schema};
+use super::engine::postgres::{DatabaseAddress, Listener, schema};
 use super::record_id::NodeId;
 use super::sqlite_state::migrate::migrate;
 
@@ -109,6 +109,11 @@ impl<'server> ClusterDatabase<'server> {
     /// Returns a session through a proxy.
     pub(crate) fn connect_at(&self, address: SocketAddr) -> Db {
         connect(&self.0.url_at(address))
+    }
+
+    /// Returns a session that waits for notifications of changes.
+    pub(crate) fn listener(&self) -> Listener {
+        DatabaseAddress::parse(&self.0.url()).unwrap().listen(CHANNEL).unwrap()
     }
 
     /// Returns a session of a node through a proxy.

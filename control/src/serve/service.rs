@@ -33,6 +33,7 @@ use crate::admin::refusals::{self, RefusalCounter};
 use crate::admin::run::recording::Recordings;
 use crate::admin::usage::export::Exports;
 use crate::admin::{self, App, RequestId};
+use crate::cluster::listen::ListenThread;
 use crate::cluster::shares::{ShareQueue, ShareThread};
 use crate::common::actor::Actor;
 use crate::common::background::Jobs;
@@ -127,6 +128,8 @@ pub struct Control {
     outgoing: OutgoingWork,
     reloading: Reloading,
     writer: Writer,
+    /// `None` if no other node makes changes.
+    listen: Option<ListenThread>,
     threads: StateThreads,
     lock: StateLock,
 }
@@ -183,6 +186,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (sign_ins, ended) = (publisher.sign_ins(), publisher.ended_sessions());
     let state = WriterState { meter, publisher, keys: Arc::clone(&keys), retention, follower };
     let (writer, (recent, metrics, answers)) = start_writer(state, &catalog, &params.alarm)?;
+    let listen = start_listening(&storage, writer.handle(), &params.alarm)?;
     let reloader = reloader(params.config, writer.handle());
     let observer = Arc::new(Observer::new(&params.reader, &readers, (&journal, recent), params.activity));
     let app = App {
@@ -230,7 +234,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     };
     let reloading = reloader.start(&params.alarm)?;
     let (entrance, thread, stop) = start_thread(app, &params.alarm)?;
-    Ok(Control { entrance, thread, stop, outgoing, reloading, writer, threads, lock })
+    Ok(Control { entrance, thread, stop, outgoing, reloading, writer, listen, threads, lock })
 }
 
 /// The recent usage, the metrics of exchanges, and the last answers of targets.
@@ -260,6 +264,16 @@ fn start_shares(
     let start =
         |queue: ShareQueue| queue.start(Arc::clone(counters), Box::new(move || storage.reader()), alarm);
     queue.map(start).transpose()
+}
+
+/// Starts the thread that wakes the writer when another node has made a change.
+fn start_listening(
+    storage: &Storage,
+    writer: WriterHandle,
+    alarm: &Alarm,
+) -> io::Result<Option<ListenThread>> {
+    let listener = storage.listener().map_err(io::Error::other)?;
+    listener.map(|listener| ListenThread::start(listener, Box::new(move || writer.look()), alarm)).transpose()
 }
 
 /// Starts the threads that use the state besides the writer. Returns the readers of the admin API, and all these threads.
@@ -400,7 +414,7 @@ impl Control {
     /// Stops the control plane: stores all queued usage, then releases the state directory. Blocks until that is
     /// done, a few seconds at most. Drop the data plane's usage logs first.
     pub fn stop(self) {
-        let Self { entrance, thread, stop, outgoing: _, reloading, writer, threads, lock } = self;
+        let Self { entrance, thread, stop, outgoing: _, reloading, writer, listen, threads, lock } = self;
         let StateThreads { shares, readers, checkpoints, telemetry, origins } = threads;
         drop((entrance, reloading));
         let _ = stop.send(());
@@ -410,6 +424,7 @@ impl Control {
             }
         }
         origins.stop();
+        listen.into_iter().for_each(ListenThread::stop);
         shares.into_iter().for_each(ShareThread::stop);
         checkpoints.into_iter().for_each(Checkpoints::stop);
         writer.stop();

@@ -60,6 +60,8 @@ enum WriterJob {
     DryRun(Box<QueuedDryRun>),
     /// Publish the changed configuration file, and report when it is in force.
     File(Box<Routing>, ReloadReport),
+    /// Look for changes of other nodes now, and reply at once.
+    Look(oneshot::Sender<()>),
     /// Publish again, because something outside the database has changed.
     Publish(Touched),
     /// Run a short operation on the usage rows.
@@ -173,6 +175,19 @@ impl WriterHandle {
         self.0.try_send(WriterJob::Publish(touched)).is_ok()
     }
 
+    /// Lets the thread look for changes of other nodes, and waits until it begins to. Blocks the caller. Returns false if the
+    /// thread has ended.
+    pub(crate) fn look(&self) -> bool {
+        let (reply, begun) = oneshot::channel();
+        match self.0.send(WriterJob::Look(reply)) {
+            Ok(()) => {
+                let _ = begun.blocking_recv();
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
     /// Requests publication of the changed configuration file. Returns false if the caller must try again.
     pub(crate) fn replace_file(&self, routing: Routing, report: ReloadReport) -> bool {
         self.0.try_send(WriterJob::File(Box::new(routing), report)).is_ok()
@@ -244,6 +259,10 @@ impl WriterState {
         match job {
             Ok(WriterJob::DryRun(dry_run)) => self.dry_run(*dry_run),
             Ok(WriterJob::File(routing, report)) => self.replace_file(*routing, report),
+            Ok(WriterJob::Look(begun)) => {
+                self.follower.iter_mut().for_each(Follower::hurry);
+                let _ = begun.send(());
+            }
             Ok(WriterJob::Publish(touched)) => self.publish(touched),
             Ok(WriterJob::UsageTask(task)) => task(self.meter.usage_mut()),
             Ok(WriterJob::Task(task)) => task(self.meter.db_mut()),

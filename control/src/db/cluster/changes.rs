@@ -97,6 +97,8 @@ const FOLLOWED_MAX: u64 = 256;
 /// The number of changes that are kept at least.
 const KEPT: u64 = 4_096;
 const FORGET_EVERY: u64 = 256;
+/// The channel on which each change notifies, in its transaction.
+pub(crate) const CHANNEL: &str = "llmgw_changes";
 
 const LOCK: &str = "SELECT version, token FROM cluster WHERE id = 1 FOR UPDATE";
 const PUT: &str = "WITH raised AS (UPDATE cluster SET version = :version, token = :token WHERE id = 1), \

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use pg::Settings;
+use pg::{Listener, Settings};
 
 use super::PostgresSession;
 use crate::db::engine::{Db, DbResult};
@@ -22,6 +22,11 @@ impl DatabaseAddress {
     /// Makes a session of the node with this number, which connects at its first statement.
     pub(crate) fn connect(&self, node: u32) -> DbResult<Db> {
         PostgresSession::new(self, node).map(Db::from)
+    }
+
+    /// Makes a session that waits for notifications of a channel.
+    pub(crate) fn listen(&self, channel: &str) -> DbResult<Listener> {
+        Ok(Listener::new(self.0.clone(), channel)?)
     }
 
     pub(super) fn settings(&self) -> &Settings {

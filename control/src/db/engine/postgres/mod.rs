@@ -8,5 +8,6 @@ mod tests;
 mod text;
 
 pub use address::DatabaseAddress;
+pub(crate) use pg::{Heard, Listener};
 pub(crate) use session::PostgresSession;
 pub(super) use session::{PostgresRows, PostgresStatement};
