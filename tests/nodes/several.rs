@@ -82,6 +82,30 @@ async fn a_key_serves_and_is_refused_at_every_node_once_its_change_is_published(
 }
 
 #[tokio::test]
+async fn a_model_that_one_node_has_found_is_listed_and_served_by_the_others() {
+    let Some(database) = database() else { return };
+    let upstream = Upstream::start().await;
+    let nodes = nodes(&Yaml::one(upstream.base_url()), &database.url(), 2).await;
+    let [one, two] = nodes.as_slice() else { unreachable!() };
+    let admin = Admin(one.client());
+    let project = admin.project("blue").await;
+    let key = admin.key(json!({"project": project})).await;
+    let client = Client::new(two.address(), Some(&key.key));
+    assert_eq!(client.chat(chat::request("up/new")).await.status, 404);
+    let list = json!({"object": "list", "data": [{"id": "new", "object": "model"}]});
+    upstream.then(Answer::json(200, list.to_string()));
+    admin.done("POST", "providers/up/sync", json!({})).await;
+    upstream.always(Answer::completion("ok"));
+    wait::eventually("the other node to list the model", async || {
+        let models = client.get("/v1/models").await.unwrap().json();
+        models["data"].as_array()?.iter().any(|model| model["id"] == "up/new").then_some(())
+    })
+    .await;
+    assert_eq!(client.chat(chat::request("up/new")).await.status, 200);
+    assert_eq!(upstream.requests().len(), 2, "the second node has asked for no list");
+}
+
+#[tokio::test]
 async fn a_node_that_is_killed_is_silent_and_one_that_stops_has_left() {
     let Some(database) = database() else { return };
     let upstream = Upstream::start().await;

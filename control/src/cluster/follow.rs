@@ -222,7 +222,8 @@ impl OwnChange {
 /// Returns all parts of a snapshot, and every session that was ended.
 fn everything(db: &Db) -> DbResult<Touched> {
     let ended = Touched::ended(ended_sessions::all(db, unix_ms())?);
-    Ok(Touched::ACCESS.and(Touched::ROUTING).and(Touched::SIGN_INS).and(ended))
+    let all = [Touched::ACCESS, Touched::ROUTING, Touched::SIGN_INS, Touched::DOCUMENTS];
+    Ok(all.into_iter().fold(ended, Touched::and))
 }
 
 /// A notification shortens this; a node that hears none learns of a change after half of it on average.

@@ -53,13 +53,13 @@ impl PackedDocument {
     }
 }
 
-/// Stores a document in place of an earlier one of its name. Changes nothing if that has the same text.
-pub(crate) fn put(tx: &Db, document: &PackedDocument, now_ms: u64) -> DbResult<()> {
+/// Stores a document in place of an earlier one of its name. Changes nothing, and returns false, if that has the same text.
+pub(crate) fn put(tx: &Db, document: &PackedDocument, now_ms: u64) -> DbResult<bool> {
     let PackedDocument { name, bytes, digest, content } = document;
     let values = named_params! {
         ":name": name, ":now": now_ms, ":bytes": bytes, ":digest": digest, ":content": content,
     };
-    tx.execute(PUT, values).map(drop)
+    Ok(tx.execute(PUT, values)? > 0)
 }
 
 /// Returns the text of a document of at most `bytes_max`; `None` if the table has none.

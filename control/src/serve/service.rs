@@ -42,8 +42,7 @@ use crate::common::credential::AccessTokens;
 use crate::common::credential::oauth::RefreshSchedule;
 use crate::common::vault::VaultKeys;
 use crate::db;
-use crate::db::documents;
-use crate::db::engine::{Db, DbResult};
+use crate::db::engine::DbResult;
 use crate::db::readers::{Readers, asking_as};
 use crate::db::sqlite_state::checkpoints::Checkpoints;
 use crate::db::sqlite_state::lock::StateLock;
@@ -321,14 +320,7 @@ fn gate(config: &Config, keys: &VaultKeys, ended: EndedSessions, snapshot: Snaps
 fn document_store(writer: WriterHandle) -> DocumentStore {
     DocumentStore::new(move |document| {
         let writer = writer.clone();
-        Box::pin(async move {
-            let put = move |db: &mut Db| {
-                let tx = db.transaction()?;
-                documents::put(&tx, &document, unix_ms())?;
-                tx.commit()
-            };
-            writer.run(put).await
-        })
+        Box::pin(async move { writer.store_document(document).await })
     })
 }
 

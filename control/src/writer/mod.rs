@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use shared::alarm::Alarm;
+use shared::clock::unix_ms;
 use tokio::sync::oneshot;
 
 use crate::cluster::follow::Follower;
@@ -19,6 +20,7 @@ use crate::cluster::superseded;
 use crate::common::actor::Actor;
 use crate::common::bounds::WRITER_JOBS;
 use crate::common::vault::VaultKeys;
+use crate::db::documents::{self, PackedDocument};
 use crate::db::engine::{Db, DbResult};
 use crate::db::error::QueryError;
 use crate::routing::config::Routing;
@@ -60,6 +62,8 @@ enum WriterJob {
     DryRun(Box<QueuedDryRun>),
     /// Publish the changed configuration file, and report when it is in force.
     File(Box<Routing>, ReloadReport),
+    /// Store a document, which other nodes then reread.
+    Document(Box<PackedDocument>, oneshot::Sender<DbResult<()>>),
     /// Look for changes of other nodes now, and reply at once.
     Look(oneshot::Sender<()>),
     /// Publish again, because something outside the database has changed.
@@ -175,6 +179,13 @@ impl WriterHandle {
         self.0.try_send(WriterJob::Publish(touched)).is_ok()
     }
 
+    /// Stores a document. Returns when it is committed.
+    pub(crate) async fn store_document(&self, document: PackedDocument) -> Result<(), QueryError> {
+        let (reply, done) = oneshot::channel();
+        self.send(WriterJob::Document(Box::new(document), reply))?;
+        Ok(done.await.map_err(|_| QueryError::Stopping)??)
+    }
+
     /// Lets the thread look for changes of other nodes, and waits until it begins to. Blocks the caller. Returns false if the
     /// thread has ended.
     pub(crate) fn look(&self) -> bool {
@@ -259,6 +270,9 @@ impl WriterState {
         match job {
             Ok(WriterJob::DryRun(dry_run)) => self.dry_run(*dry_run),
             Ok(WriterJob::File(routing, report)) => self.replace_file(*routing, report),
+            Ok(WriterJob::Document(document, reply)) => {
+                let _ = reply.send(self.store_document(&document));
+            }
             Ok(WriterJob::Look(begun)) => {
                 self.follower.iter_mut().for_each(Follower::hurry);
                 let _ = begun.send(());
@@ -294,6 +308,23 @@ impl WriterState {
         let outcome = dry_run(meter.db_mut(), keys, publisher, (command, &actor));
         // A caller that has left needs no outcome.
         let _ = caller.send(outcome);
+    }
+
+    fn store_document(&mut self, document: &PackedDocument) -> DbResult<()> {
+        let Self { meter, publisher, follower, .. } = self;
+        let tx = meter.db_mut().transaction()?;
+        let before = follower.as_ref().map(|_| Follower::begin(&tx)).transpose()?;
+        let is_new = documents::put(&tx, document, unix_ms())?;
+        let others = follower.as_mut().zip(before).filter(|_| is_new);
+        let change = match others {
+            Some((follower, before)) => Some((follower.note(&tx, before, &Touched::DOCUMENTS)?, follower)),
+            None => None,
+        };
+        tx.commit()?;
+        match change {
+            Some((own, follower)) => follower.publish(meter.db_mut(), publisher, (Touched::NOTHING, &own)),
+            None => Ok(()),
+        }
     }
 
     fn publish(&mut self, touched: Touched) {

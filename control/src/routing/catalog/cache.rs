@@ -12,7 +12,9 @@ use shared::hex;
 use shared::key_hash::KeyHasher;
 use shared::routing::{InstanceReach, Origin, ProviderInstance};
 
-use super::documents::{CATALOG, DocumentStore, PRICES, PRICES_FILE, open_catalog, open_prices, write_copy};
+use super::documents::{
+    CATALOG, DocumentStore, PRICES, PRICES_FILE, open_catalog, open_prices, reread, write_copy,
+};
 use super::entry::CatalogEntry;
 use super::evidence::CatalogEvidence;
 use super::facts::KnownModel;
@@ -60,6 +62,21 @@ impl CatalogCache {
             content: Mutex::new(content),
             store: OnceLock::new(),
             saving: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Takes over what other nodes have stored, unless this one has newer lists or evidence itself.
+    pub(crate) fn reread(&self, db: &Db) {
+        let (entries, list) = reread(db);
+        let mut content = self.lock();
+        for (provider, theirs) in entries.into_iter().flatten() {
+            let ours = content.entries.get(&provider);
+            if ours.is_none_or(|ours| ours.changed_at_ms() <= theirs.changed_at_ms()) {
+                content.entries.insert(provider, theirs);
+            }
+        }
+        if let Some(list) = list.filter(|list| list.as_of > content.list.as_of) {
+            content.list = Arc::new(list);
         }
     }
 

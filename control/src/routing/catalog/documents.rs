@@ -107,6 +107,15 @@ pub(super) fn open_prices(db: &mut Db, dir: &Path) -> PriceList {
     }
 }
 
+/// Returns the lists of models and the price list of the table, as far as they can be used.
+pub(super) fn reread(db: &Db) -> (Option<CatalogEntries>, Option<PriceList>) {
+    let entries = stored(db, CATALOG, file::BYTES_MAX)
+        .and_then(|bytes| file::parse(&bytes).map_or_else(|why| unusable(CATALOG, &why), Some));
+    let list = stored(db, PRICES, PriceList::BYTES_MAX)
+        .and_then(|bytes| PriceList::read(&bytes).map_or_else(|why| unusable(PRICES, &why), Some));
+    (entries, list)
+}
+
 /// Returns the text of a document; `None` if the table has none, or none that can be used.
 fn stored(db: &Db, name: &str, bytes_max: u64) -> Option<Vec<u8>> {
     documents::text(db, name, bytes_max).unwrap_or_else(|error| unusable(name, &error))

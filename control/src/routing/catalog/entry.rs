@@ -38,6 +38,16 @@ impl CatalogEntry {
         })
     }
 
+    /// Returns the time of the newest list and evidence.
+    pub(crate) fn changed_at_ms(&self) -> u64 {
+        let CatalogEvidence { reachable, catalog, inference } = &self.evidence;
+        let failures = [&reachable.last_error, &catalog.last_error, &inference.last_error];
+        let failed = failures.into_iter().flatten().map(|failure| failure.at_ms);
+        let proven = [reachable.at_ms, catalog.synced_at_ms, inference.proven_at_ms].into_iter().flatten();
+        let tested = self.tested.values().filter_map(ModelEvidence::tested_at_ms);
+        failed.chain(proven).chain(tested).max().unwrap_or(0)
+    }
+
     /// Stores the result of a test of `model`, in place of the oldest one if there are too many.
     pub(crate) fn learn(&mut self, model: &str, now_ms: u64, tested: Tested<'_>) {
         let inference = &mut self.evidence.inference;

@@ -178,6 +178,10 @@ impl Publisher {
             self.sign_ins.reread(db)?;
             self.owed.sign_ins = false;
         }
+        if mem::take(&mut self.owed.documents) {
+            self.catalog.reread(db);
+            self.owed.routing = true;
+        }
         if !self.owed.is_of_snapshot() {
             return Ok(());
         }

@@ -21,6 +21,8 @@ pub(crate) struct Touched {
     pub(crate) ended_sessions: Vec<SessionEnd>,
     /// The sign-ins at vendors that have begun or failed.
     pub(crate) sign_ins: bool,
+    /// The lists of models and the price list that are stored.
+    pub(crate) documents: bool,
 }
 
 /// The keys whose access may have changed.
@@ -61,16 +63,44 @@ pub(crate) struct ChangedKeys {
 }
 
 impl Touched {
-    pub(crate) const NOTHING: Self =
-        Self { access: TouchedAccess::Nothing, routing: false, ended_sessions: Vec::new(), sign_ins: false };
+    pub(crate) const NOTHING: Self = Self {
+        access: TouchedAccess::Nothing,
+        routing: false,
+        ended_sessions: Vec::new(),
+        sign_ins: false,
+        documents: false,
+    };
     /// Everything about keys: limits that apply to all of them, for example.
-    pub(crate) const ACCESS: Self =
-        Self { access: TouchedAccess::All, routing: false, ended_sessions: Vec::new(), sign_ins: false };
-    pub(crate) const ROUTING: Self =
-        Self { access: TouchedAccess::Nothing, routing: true, ended_sessions: Vec::new(), sign_ins: false };
+    pub(crate) const ACCESS: Self = Self {
+        access: TouchedAccess::All,
+        routing: false,
+        ended_sessions: Vec::new(),
+        sign_ins: false,
+        documents: false,
+    };
+    pub(crate) const ROUTING: Self = Self {
+        access: TouchedAccess::Nothing,
+        routing: true,
+        ended_sessions: Vec::new(),
+        sign_ins: false,
+        documents: false,
+    };
     /// The sign-ins at vendors that have begun or failed.
-    pub(crate) const SIGN_INS: Self =
-        Self { access: TouchedAccess::Nothing, routing: false, ended_sessions: Vec::new(), sign_ins: true };
+    pub(crate) const SIGN_INS: Self = Self {
+        access: TouchedAccess::Nothing,
+        routing: false,
+        ended_sessions: Vec::new(),
+        sign_ins: true,
+        documents: false,
+    };
+    /// The lists of models and the price list that are stored.
+    pub(crate) const DOCUMENTS: Self = Self {
+        access: TouchedAccess::Nothing,
+        routing: false,
+        ended_sessions: Vec::new(),
+        sign_ins: false,
+        documents: true,
+    };
 
     /// Marks sessions as ended.
     pub(crate) fn ended(ended_sessions: Vec<SessionEnd>) -> Self {
@@ -121,6 +151,7 @@ impl Touched {
             routing: self.routing || other.routing,
             ended_sessions: self.ended_sessions,
             sign_ins: self.sign_ins || other.sign_ins,
+            documents: self.documents || other.documents,
         }
     }
 
