@@ -1,6 +1,7 @@
 //! Gateways whose state is in a real PostgreSQL.
 
 mod copy;
+mod nemesis;
 mod one;
 mod several;
 
