@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Flock, FlockType, Pid, Signal, fcntl_getlk, kill_process};
 use serde_json::{Value, json};
 
 use crate::support::gateway::Setup;
@@ -132,6 +132,31 @@ async fn a_backup_beside_a_busy_gateway_is_of_one_moment_and_disturbs_nobody() {
     let report = restored.client().get("/admin/api/usage").await.unwrap().json();
     assert!(report["totals"]["requests"].as_u64().unwrap() <= made as u64);
     assert!(restored.setup().run(&["audit", "verify"]).await.status.success());
+}
+
+/// Closing any descriptor of a file drops all POSIX locks of the process on it (decision 0009). Without its lock on the database,
+/// another process would take the write-ahead log for unused.
+#[tokio::test]
+async fn a_backup_leaves_the_gateway_its_locks_on_the_databases() {
+    let gateway = Setup::new(&Yaml::one("http://127.0.0.1:9/v1")).env("LLMGW_USAGE_DB", "true").start().await;
+    let holders = || {
+        ["gateway.db", "usage.db"].map(|name| {
+            let file = std::fs::File::open(gateway.state().join(name)).unwrap();
+            fcntl_getlk(&file, &Flock::from(FlockType::WriteLock)).unwrap().and_then(|lock| lock.pid)
+        })
+    };
+    let held = [Pid::from_raw(gateway.pid().cast_signed()); 2];
+    assert_eq!(holders(), held);
+    for number in 0..2 {
+        let client = gateway.client().with("idempotency-key", &format!("backup-{number}"));
+        assert_eq!(client.post("/admin/api/backups", "{}").await.status, 202);
+        wait::eventually("the end of the backup", async || {
+            let list = backups(&gateway).await;
+            (list["is_running"] == false && list["data"].as_array()?.len() > number).then_some(())
+        })
+        .await;
+        assert_eq!(holders(), held, "after {} backups", number + 1);
+    }
 }
 
 #[tokio::test]
