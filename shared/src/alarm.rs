@@ -37,7 +37,7 @@ impl Alarm {
     }
 
     /// Reports that `part` has ended, and the reason.
-    fn raise(&self, part: &str, why: &io::Error) {
+    pub fn raise(&self, part: &str, why: &io::Error) {
         if self.0.cause.set((format!("{part} ended: {why}"), why.kind())).is_ok() {
             (self.0.ring)();
         }

@@ -90,7 +90,7 @@ mod tests {
         let fixture = Fixture::start(vec![echo("up", shared::routing::EchoOptions::default())]);
         let ready = || Request::get("/ready").body(port::full("")).unwrap();
         assert_eq!(whole(fixture.send(ready()).await).await.0, 200);
-        fixture.dataplane.process.alarm.raise("thread data-1", "it panicked");
+        fixture.dataplane.process.alarm.raise("thread data-1", &std::io::Error::other("it panicked"));
         let (status, body) = whole(fixture.send(ready()).await).await;
         assert_eq!(status, 503);
         assert!(

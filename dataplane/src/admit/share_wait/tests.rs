@@ -76,7 +76,7 @@ async fn a_request_without_a_grant_is_refused_in_time_and_told_to_try_again() {
     assert_eq!(response.headers()["retry-after"], "1");
     assert!(began.elapsed() <= Duration::from_secs(2), "{:?}", began.elapsed());
     assert_eq!(script.waits.load(Ordering::SeqCst), 1);
-    let (_, body) = whole(response).await;
+    let body = whole(response).await.1.to_string();
     assert!(body.contains("is not used up, but this node got no share"), "{body}");
 }
 
@@ -86,7 +86,7 @@ async fn a_request_is_told_that_other_nodes_have_used_the_limit_up() {
     script.counters.get("q").unwrap().share().unwrap().set_elsewhere(0, 9);
     let response = fixture.chat(&asks("a/m", false), Some(insider)).await;
     assert_eq!(response.status(), 429);
-    let (_, body) = whole(response).await;
+    let body = whole(response).await.1.to_string();
     assert!(body.contains("is used up"), "{body}");
 }
 
