@@ -173,7 +173,9 @@ impl Session {
         self.run(call(client))
     }
 
-    fn is_connected(&self) -> bool {
+    /// True if there is a connection that is not known to have ended.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
         self.live.borrow().as_ref().is_some_and(|live| !live.client.is_closed())
     }
 
@@ -198,8 +200,8 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the connection, on which a transaction may still be open.
-    fn disconnect(&self) {
+    /// Ends the connection, on which a transaction may still be open. The next statement makes another one.
+    pub fn disconnect(&self) {
         *self.live.borrow_mut() = None;
     }
 

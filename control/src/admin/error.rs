@@ -84,7 +84,7 @@ impl From<QueryError> for ApiError {
             tracing::error!("the database cannot be read: {error}");
         }
         let (kind, message) = error.answer();
-        Self::new(kind, message)
+        Self { retry_after: error.retry_after(), ..Self::new(kind, message) }
     }
 }
 

@@ -255,26 +255,41 @@ impl QueryError {
                 "The query took too long; request a shorter period, or use other filters.",
             ),
             Self::Stopping => (ErrorKind::Draining, "The gateway is stopping."),
-            Self::Shared(DbErrorKind::DiskFull) => {
-                (ErrorKind::Overloaded, "The disk of the state directory is full; nothing was changed.")
-            }
-            Self::Shared(DbErrorKind::Busy) => (
-                ErrorKind::Overloaded,
-                "Another process has locked the database; nothing was changed. Try again.",
-            ),
-            Self::Unreachable | Self::Shared(DbErrorKind::Unreachable | DbErrorKind::Refused) => {
-                (ErrorKind::DatabaseUnreachable, UNREACHABLE)
-            }
-            Self::Sql(error) if matches!(error.kind(), DbErrorKind::Unreachable | DbErrorKind::Refused) => {
-                (ErrorKind::DatabaseUnreachable, UNREACHABLE)
-            }
-            Self::Sql(_) | Self::Shared(_) => (
-                ErrorKind::Internal,
-                "The database is not available at the moment; see the log of the gateway.",
-            ),
+            Self::Unreachable => (ErrorKind::DatabaseUnreachable, UNREACHABLE),
+            Self::Sql(error) => answer_to(error.kind()),
+            Self::Shared(kind) => answer_to(*kind),
+        }
+    }
+
+    /// Returns the seconds after which a client should try again, if the database is what keeps it from being answered.
+    pub(crate) fn retry_after(&self) -> Option<u64> {
+        match self.answer().0 {
+            ErrorKind::DatabaseUnreachable | ErrorKind::Overloaded => Some(RETRY_SECONDS),
+            _ => None,
         }
     }
 }
+
+/// Returns the error kind and message of a statement that failed.
+fn answer_to(kind: DbErrorKind) -> (ErrorKind, &'static str) {
+    match kind {
+        DbErrorKind::DiskFull => (ErrorKind::Overloaded, FULL),
+        DbErrorKind::Busy => (
+            ErrorKind::Overloaded,
+            "Another process has locked the database; nothing was changed. Try again.",
+        ),
+        DbErrorKind::Unreachable | DbErrorKind::Refused => (ErrorKind::DatabaseUnreachable, UNREACHABLE),
+        DbErrorKind::ReadOnly => (ErrorKind::DatabaseUnreachable, READ_ONLY),
+        _ => {
+            (ErrorKind::Internal, "The database is not available at the moment; see the log of the gateway.")
+        }
+    }
+}
+
+const FULL: &str = "The disk of the state directory, or of the server of the database, is full; nothing was changed. Free space there.";
+const READ_ONLY: &str = "The server of the database accepts no changes at the moment: it is a standby, or was set to be read-only. \
+                         Nothing was changed. LLMGW_DATABASE_URL must lead to the primary server.";
+const RETRY_SECONDS: u64 = 5;
 
 /// A commit whose answer was lost may have happened.
 const UNREACHABLE: &str = "The database cannot be reached at the moment. Read the object again before you repeat a change: it may \

@@ -29,8 +29,10 @@ pub(crate) enum DbErrorKind {
     Busy,
     /// The disk is full.
     DiskFull,
-    /// The server of the database cannot be reached, or accepts no changes.
+    /// The server of the database cannot be reached.
     Unreachable,
+    /// The server of the database accepts no changes: it is a standby, or was set so.
+    ReadOnly,
     /// The server of the database refuses the user, the password, the encryption, or the access.
     Refused,
     /// The file is damaged, or is no database.

@@ -484,7 +484,8 @@ impl Meter {
     /// Records a failure. Returns the pause before the next try.
     fn fail(&mut self, error: &DbError) -> Duration {
         let pause = self.trouble.map_or(PAUSE_MIN, |trouble| (trouble.pause * 2).min(PAUSE_MAX));
-        let is_full = error.kind() == DbErrorKind::DiskFull;
+        // The disk of a server is another one than that of the journal.
+        let is_full = error.kind() == DbErrorKind::DiskFull && !self.db.is_postgres();
         if is_full {
             self.left.extend(self.resting.remove_all(Instant::now()));
         }

@@ -61,7 +61,7 @@ impl PostgresSession {
     }
 
     pub(crate) fn begin(&self, how: &str) -> DbResult<()> {
-        Ok(self.session.begin(how)?)
+        run_again(&self.session, || self.session.begin(how))
     }
 
     pub(crate) fn commit(&self) -> DbResult<()> {
@@ -97,20 +97,25 @@ impl PostgresSession {
 
 impl PostgresStatement<'_> {
     pub(crate) fn execute(&mut self, values: impl Values) -> DbResult<usize> {
-        let changed = self.with(values, |statement, values| self.session.execute(statement, values))?;
+        let changed = self.with(values, |sql, kinds, values| {
+            Ok(self.session.execute(&self.session.prepare(sql, kinds)?, values)?)
+        })?;
         usize::try_from(changed).map_err(DbError::bad_value)
     }
 
     pub(crate) fn query(&mut self, values: impl Values) -> DbResult<PostgresRows> {
-        let rows = self.with(values, |statement, values| self.session.query(statement, values))?;
+        let rows = self.with(values, |sql, kinds, values| {
+            let query = || self.session.query(&self.session.prepare(sql, kinds)?, values);
+            if sql.starts_with("SELECT ") { run_again(self.session, query) } else { Ok(query()?) }
+        })?;
         Ok(PostgresRows { rows, next: 0 })
     }
 
-    /// Calls `run` with the prepared statement and its values, once all of them are known.
+    /// Calls `run` with the text of the statement, the types of its values and the values, once all of them are known.
     fn with<T>(
         &self,
         values: impl Values,
-        run: impl FnOnce(&pg::Prepared, &[Field<'_>]) -> Result<T, pg::Error>,
+        run: impl FnOnce(&str, &[Kind], &[Field<'_>]) -> DbResult<T>,
     ) -> DbResult<T> {
         // A value is lent only while it is bound.
         let mut owned: Vec<Option<OwnedValue>> = Vec::new();
@@ -130,8 +135,20 @@ impl PostgresStatement<'_> {
         let fields: Vec<Field<'_>> =
             owned.iter().map(|value| value.as_ref().map_or(Field::Null, OwnedValue::field)).collect();
         let (sql, kinds, present) = self.text.with(&fields);
-        let statement = self.session.prepare(&sql, &kinds)?;
-        Ok(run(&statement, &present)?)
+        run(&sql, &kinds, &present)
+    }
+}
+
+/// Runs a statement that changes nothing outside of a transaction, and once more on a new connection if the one of before has ended,
+/// as after a restart of the server.
+fn run_again<T>(session: &Session, run: impl Fn() -> Result<T, pg::Error>) -> DbResult<T> {
+    let may_repeat = session.is_connected() && !session.is_in_transaction();
+    match run() {
+        Err(error) if may_repeat && error.kind() == ErrorKind::Unreachable => {
+            session.disconnect();
+            Ok(run()?)
+        }
+        answer => Ok(answer?),
     }
 }
 
@@ -208,7 +225,8 @@ impl From<pg::Error> for DbError {
             ErrorKind::Conflict => DbErrorKind::Busy,
             ErrorKind::DiskFull => DbErrorKind::DiskFull,
             ErrorKind::Refused => DbErrorKind::Refused,
-            ErrorKind::Unreachable | ErrorKind::ReadOnly => DbErrorKind::Unreachable,
+            ErrorKind::Unreachable => DbErrorKind::Unreachable,
+            ErrorKind::ReadOnly => DbErrorKind::ReadOnly,
             ErrorKind::Other => DbErrorKind::Other,
         };
         Self::new(kind, error.to_string())
