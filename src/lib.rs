@@ -10,16 +10,17 @@
 
 mod signals;
 
+use std::cell::OnceCell;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 
-use control::config::{Config, OtlpTraces, SharedDatabase};
+use control::config::{Config, OtlpTraces};
 use control::detect::Detected;
 use control::log_lines::LogLines;
 use control::{AffinityFile, Control, NodeParams, OpenError, OpenParams, State, regular_file};
-use dataplane::{AffinityParams, Dataplane, Settings, tls};
+use dataplane::{AffinityParams, Dataplane, Settings, Starting, tls};
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
 use shared::request_traces::RequestTraces;
@@ -102,12 +103,7 @@ impl Gateway {
         let upstream_tls = upstream_tls(&config)?;
         let listener = dataplane::listen(config.server.bind)
             .map_err(|error| StartError::Listen(config.server.bind, error))?;
-        let state = State::open(OpenParams {
-            dir: &config.state_dir,
-            encryption_key: &config.credential_encryption_key,
-            usage_db: config.usage_db,
-            node: config.database.as_ref().map(|database| among_nodes(database, &config)),
-        })?;
+        let state = open_state(&config, &settings, &listener)?;
         if let Some(warning) = state.warning() {
             tracing::warn!("{warning}");
             warnings.push(warning.to_owned());
@@ -203,9 +199,27 @@ impl Gateway {
     }
 }
 
-/// Returns what this gateway says about itself to the nodes that share its database.
-fn among_nodes<'a>(database: &'a SharedDatabase, config: &Config) -> NodeParams<'a> {
-    NodeParams { database, release: BUILD.version, file: config.version }
+/// Opens the state. While a node waits for its database, the listener answers that it is not ready.
+fn open_state(config: &Config, settings: &Settings, listener: &TcpListener) -> Result<State, StartError> {
+    let starting = OnceCell::new();
+    let waits = || match Starting::start(listener, settings.clone(), BUILD) {
+        Ok(started) => {
+            let scheme = if settings.tls.is_some() { "https" } else { "http" };
+            if let Ok(address) = listener.local_addr() {
+                tracing::info!("not ready until the database serves; listening on {scheme}://{address}");
+            }
+            drop(starting.set(started));
+        }
+        Err(error) => tracing::warn!("requests are not answered during the start: {error}"),
+    };
+    let among_nodes =
+        |database| NodeParams { database, release: BUILD.version, file: config.version, waits: &waits };
+    Ok(State::open(OpenParams {
+        dir: &config.state_dir,
+        encryption_key: &config.credential_encryption_key,
+        usage_db: config.usage_db,
+        node: config.database.as_ref().map(among_nodes),
+    })?)
 }
 
 /// Error: a required thread has ended. A supervisor should restart the gateway, unless another process has taken its place.

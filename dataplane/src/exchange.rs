@@ -161,7 +161,7 @@ impl Exchange {
     ) -> Result<Response<ResponseBody>, Fault> {
         let process = &self.worker().process;
         match operation {
-            Operation::Health => return Ok(health::health(process)),
+            Operation::Health => return Ok(health::health(&process.build)),
             Operation::Ready => return health::ready(self.worker()),
             Operation::Metrics if process.settings.metrics_public => {
                 return Ok(Box::pin(metrics::serve(self)).await);
@@ -313,7 +313,7 @@ const STORED: &str = "llmgw does not store responses, so they cannot be fetched,
 const ADMIN_BODY_BYTES_MAX: u64 = 1 << 20;
 
 /// Returns the error envelope of a path (MSG-4). For paths of both vendors or of neither, the client's SDK determines it.
-fn family(path: &str, headers: &HeaderMap) -> EnvelopeFamily {
+pub(crate) fn family(path: &str, headers: &HeaderMap) -> EnvelopeFamily {
     let bare = path.strip_prefix("/v1").unwrap_or(path);
     let is_messages = bare == "/messages" || bare.starts_with("/messages/");
     let is_shared = matches!(route::operation(path), None | Some(Operation::Models));

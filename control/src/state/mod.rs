@@ -7,6 +7,7 @@ pub mod doctor;
 pub mod log_lines;
 pub(crate) mod offline;
 
+use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -86,7 +87,7 @@ pub struct OpenParams<'a> {
 }
 
 /// The database that nodes share, and what this node says about itself.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct NodeParams<'a> {
     /// The database.
     pub database: &'a SharedDatabase,
@@ -94,6 +95,14 @@ pub struct NodeParams<'a> {
     pub release: &'a str,
     /// The content of the configuration file.
     pub file: Version,
+    /// Called if the server cannot be reached at first: the start then waits for it.
+    pub waits: &'a dyn Fn(),
+}
+
+impl fmt::Debug for NodeParams<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeParams").field("database", &self.database).finish_non_exhaustive()
+    }
 }
 
 /// An opened state directory, locked by this process.
@@ -141,14 +150,15 @@ impl Database {
 
     /// Opens the database of PostgreSQL, and joins the nodes that share it.
     fn on_server(params: OpenParams<'_>, node: NodeParams<'_>) -> Result<Self, OpenError> {
-        let NodeParams { database: SharedDatabase { address, node_name, stale_after }, release, file } = node;
+        let NodeParams { database, release, file, waits } = node;
+        let SharedDatabase { address, node_name, stale_after } = database;
         make_directory(params.dir)?;
         let lock = StateLock::take(params.dir)?;
         let path = params.dir.join(DATABASE);
         if path.exists() {
             return Err(OpenError::TwoStates { place: address.to_string(), path });
         }
-        let (mut db, keys) = postgres_state::open(address, params.encryption_key)?;
+        let (mut db, keys) = postgres_state::open(address, params.encryption_key, waits)?;
         let joining = JoinParams {
             state_dir: params.dir,
             release,

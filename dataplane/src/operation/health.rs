@@ -4,17 +4,16 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 use serde_json::json;
+use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
 use shared::snapshot::Snapshot;
 
 use crate::error::Fault;
-use crate::process::Process;
 use crate::relay::ResponseBody;
 use crate::worker::Worker;
 
 /// Answers `GET /health`: the process runs, and its build identity. Independent of the state of providers.
-pub(crate) fn health(process: &Process) -> Response<ResponseBody> {
-    let build = &process.build;
+pub(crate) fn health(build: &BuildIdentity) -> Response<ResponseBody> {
     ok(&json!({
         "status": "ok",
         "version": build.version,

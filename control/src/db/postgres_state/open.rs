@@ -15,15 +15,16 @@ use crate::db::error::OpenError;
 use crate::db::key_check::{KeysError, make_keys, open_keys};
 use crate::db::sqlite_state::migrate::{self, MIGRATIONS, newest};
 
-/// Opens the state at `address`. Creates its tables if there are none, and waits for a server that cannot be reached. The
-/// session writes rows of no node.
+/// Opens the state at `address`. Creates its tables if there are none, and waits for a server that cannot be reached, after it has
+/// called `waits`. The session writes rows of no node.
 pub(crate) fn open(
     address: &DatabaseAddress,
     encryption_key: &Secret<[u8; 32]>,
+    waits: &dyn Fn(),
 ) -> Result<(Db, VaultKeys), OpenError> {
     let failed = |source| database_error(address, &source);
     let mut db = address.connect(0).map_err(failed)?;
-    wait_for(&db, address)?;
+    wait_for(&db, address, waits)?;
     expect_fit(&db, address)?;
     if schema::version(&db).map_err(failed)?.is_none() {
         make(&mut db, address, encryption_key)?;
@@ -50,12 +51,16 @@ pub(crate) fn open_to_read(
     Ok((db, keys))
 }
 
-/// Waits until the server answers. A node that starts while it is away serves as soon as it is back.
-fn wait_for(db: &Db, address: &DatabaseAddress) -> Result<(), OpenError> {
+/// Waits until the server answers and accepts changes. A node that starts while it is away, or is a standby that is being
+/// promoted, serves as soon as it does.
+fn wait_for(db: &Db, address: &DatabaseAddress, waits: &dyn Fn()) -> Result<(), OpenError> {
     let mut told: Option<Instant> = None;
     loop {
-        match db.batch("SELECT 1") {
-            Err(error) if error.kind() == DbErrorKind::Unreachable => {
+        match accepts_changes(db) {
+            Err(error) if matches!(error.kind(), DbErrorKind::Unreachable | DbErrorKind::ReadOnly) => {
+                if told.is_none() {
+                    waits();
+                }
                 if told.is_none_or(|at| at.elapsed() >= TOLD_EVERY) {
                     told = Some(Instant::now());
                     tracing::warn!("waiting for the database {address}: {error}");
@@ -65,6 +70,14 @@ fn wait_for(db: &Db, address: &DatabaseAddress) -> Result<(), OpenError> {
             answer => return answer.map_err(|source| database_error(address, &source)),
         }
     }
+}
+
+fn accepts_changes(db: &Db) -> Result<(), DbError> {
+    if checks::examine(db)?.is_read_only {
+        let text = "it accepts no changes: it is a standby, or was set to be read-only";
+        return Err(DbError::new(DbErrorKind::ReadOnly, text));
+    }
+    Ok(())
 }
 
 fn expect_fit(db: &Db, address: &DatabaseAddress) -> Result<(), OpenError> {
@@ -144,6 +157,9 @@ pub(crate) fn database_error(address: &DatabaseAddress, source: &DbError) -> Ope
             "check the user, the password, the database and the parameters of encryption in LLMGW_DATABASE_URL, and \
              what the user may do"
         }
+        DbErrorKind::ReadOnly => {
+            "name the primary server in LLMGW_DATABASE_URL, or let this one accept changes"
+        }
         DbErrorKind::DiskFull => "free space on the server's disk",
         _ => "see the log of the server; nothing was changed",
     };
@@ -187,8 +203,9 @@ mod tests {
         let database = shared().create_database();
         let address = DatabaseAddress::parse(&database.url()).unwrap();
         let hashes: Vec<Vec<u8>> = thread::scope(|scope| {
-            let open =
-                || open(&address, &key()).map(|(_, keys)| keys.derived_bytes("test").expose().to_vec());
+            let open = || {
+                open(&address, &key(), &|| ()).map(|(_, keys)| keys.derived_bytes("test").expose().to_vec())
+            };
             let nodes = [(); 4].map(|()| scope.spawn(open));
             nodes.into_iter().map(|node| node.join().unwrap().unwrap()).collect()
         });
@@ -203,19 +220,19 @@ mod tests {
         let database = shared().create_database();
         let address = DatabaseAddress::parse(&database.url()).unwrap();
         assert!(matches!(open_to_read(&address, &key()), Err(OpenError::Absent { .. })));
-        open(&address, &key()).unwrap();
+        open(&address, &key(), &|| ()).unwrap();
         open_to_read(&address, &key()).unwrap();
-        let wrong = open(&address, &Secret::new([2; 32]));
+        let wrong = open(&address, &Secret::new([2; 32]), &|| ());
         assert!(matches!(wrong, Err(OpenError::WrongKey { .. })), "{wrong:?}");
         let db = connect(&database.url());
         db.execute("UPDATE schema_version SET version = :version", [newest() - 1]).unwrap();
         assert!(matches!(open_to_read(&address, &key()), Err(OpenError::Older { .. })));
         db.execute("UPDATE schema_version SET version = :version", [newest() + 1]).unwrap();
-        let newer = open(&address, &key()).unwrap_err().to_string();
+        let newer = open(&address, &key(), &|| ()).unwrap_err().to_string();
         assert!(newer.contains("start the newer release"), "{newer}");
         db.batch("DROP TABLE vault").unwrap();
         db.execute("UPDATE schema_version SET version = :version", [newest()]).unwrap();
-        let broken = open(&address, &key()).unwrap_err().to_string();
+        let broken = open(&address, &key(), &|| ()).unwrap_err().to_string();
         assert!(broken.contains("vault") && broken.contains(&address.to_string()), "{broken}");
     }
 }
