@@ -3,6 +3,7 @@
 mod copy;
 mod nemesis;
 mod one;
+mod operator;
 mod several;
 
 use postgres_server::{Database, installed, shared};

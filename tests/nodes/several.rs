@@ -9,7 +9,7 @@ use crate::support::gateway::Gateway;
 use crate::support::{Answer, Client, Upstream, Yaml, chat, wait};
 
 /// Starts `count` gateways on the database at `url`.
-async fn nodes(yaml: &Yaml, url: &str, count: usize) -> Vec<Gateway> {
+pub(super) async fn nodes(yaml: &Yaml, url: &str, count: usize) -> Vec<Gateway> {
     let mut nodes = Vec::new();
     for number in 1..=count {
         nodes.push(node(yaml, url).env("LLMGW_NODE_NAME", format!("n{number}")).start().await);
@@ -17,7 +17,7 @@ async fn nodes(yaml: &Yaml, url: &str, count: usize) -> Vec<Gateway> {
     nodes
 }
 
-async fn status(gateway: &Gateway, key: &str) -> u16 {
+pub(super) async fn status(gateway: &Gateway, key: &str) -> u16 {
     Client::new(gateway.address(), Some(key)).chat(chat::request("up/m")).await.status
 }
 

@@ -134,7 +134,7 @@ struct NewRule {
     #[serde(default)]
     objects: Option<Vec<String>>,
     /// Required for the kinds that have one: per cent of a limit (`quota_warning`), days (`key_expiring`), hours
-    /// (`credential_expiring`), times the usual spending (`spend_anomaly`), per cent of free space (`disk_low`).
+    /// (`credential_expiring`), times the usual spending (`spend_anomaly`), per cent of free space (`disk_low`), minutes (`shipping_behind`).
     #[serde(default)]
     threshold: Option<f64>,
     /// Required for `spend_anomaly`: spending of an hour up to this amount is never an anomaly, in micro-dollars.

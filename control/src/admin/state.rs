@@ -56,6 +56,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         unusable_omitted,
         bounds_reached: app.bounds.reached(),
         warnings: &app.warnings,
+        node_name: app.config.database.as_ref().map(|database| database.node_name.as_str()),
     })
 }
 
@@ -107,6 +108,8 @@ struct ShownState<'a> {
     bounds_reached: Vec<ReachedBound>,
     /// The warnings of the start.
     warnings: &'a [String],
+    /// `LLMGW_NODE_NAME`; null for a gateway with its own database.
+    node_name: Option<&'a str>,
 }
 
 /// The settings of OAuth sign-ins.

@@ -40,6 +40,8 @@ pub(crate) struct Joined {
     pub(crate) freshness: Freshness,
     /// For all that this node counts.
     pub(crate) figures: Arc<NodeFigures>,
+    /// A warning for the operator.
+    pub(crate) warning: Option<String>,
 }
 
 /// A node cannot join.
@@ -62,13 +64,14 @@ pub(crate) fn join(db: &mut Db, params: &JoinParams<'_>) -> Result<Joined, JoinE
         name: params.name,
     };
     let registered = nodes::register(db, &start)?;
-    let Registered { node, incarnation } = registered;
+    let Registered { node, incarnation, was_forgotten } = registered;
     file.set_number(params.state_dir, node.number()).map_err(JoinError::File)?;
     let freshness = Freshness::new(params.stale_after);
     let figures = Arc::<NodeFigures>::default();
     let follower = Follower::start(db, node, (freshness.clone(), Arc::clone(&figures)))?;
     tracing::info!(node.number = node.number(), node.incarnation = incarnation, "joined the other nodes");
-    Ok(Joined { registered, follower, freshness, figures })
+    let warning = was_forgotten.then(|| FORGOTTEN.to_owned());
+    Ok(Joined { registered, follower, freshness, figures, warning })
 }
 
 impl fmt::Display for JoinError {
@@ -87,6 +90,9 @@ impl From<DbError> for JoinError {
         Self::Database(error)
     }
 }
+
+const FORGOTTEN: &str = "an administrator has declared this node lost since it last ran; it is a node again, and its journal is stored \
+                         now. If what it had unused of limits was released, other nodes may have used it too";
 
 #[cfg(test)]
 mod tests {

@@ -22,11 +22,14 @@ pub(crate) enum AlertKind {
     ConfigReloadFailed,
     DiskLow,
     BackupFailed,
+    NodeLost,
+    NodeSkew,
+    ShippingBehind,
 }
 
 impl AlertKind {
     /// All kinds with their names.
-    pub(crate) const ALL: [(&'static str, Self); 12] = [
+    pub(crate) const ALL: [(&'static str, Self); 15] = [
         ("quota_warning", Self::QuotaWarning),
         ("quota_exhausted", Self::QuotaExhausted),
         ("key_expiring", Self::KeyExpiring),
@@ -39,6 +42,9 @@ impl AlertKind {
         ("config_reload_failed", Self::ConfigReloadFailed),
         ("disk_low", Self::DiskLow),
         ("backup_failed", Self::BackupFailed),
+        ("node_lost", Self::NodeLost),
+        ("node_skew", Self::NodeSkew),
+        ("shipping_behind", Self::ShippingBehind),
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -60,6 +66,9 @@ impl AlertKind {
             Self::ConfigReloadFailed => "Changed configuration is invalid",
             Self::DiskLow => "Disk nearly full",
             Self::BackupFailed => "Backup failed",
+            Self::NodeLost => "Node lost",
+            Self::NodeSkew => "Node differs from the others",
+            Self::ShippingBehind => "Usage is not stored",
         }
     }
 
@@ -104,7 +113,7 @@ pub(crate) struct AlertRule {
     pub(crate) objects: Option<Vec<String>>,
     /// Its meaning depends on the kind: per cent of a limit (`quota_warning`), days before the end (`key_expiring`), hours
     /// before the end (`credential_expiring`), times the upper bound of usual spending (`spend_anomaly`), per cent of free
-    /// space (`disk_low`). Null for other kinds.
+    /// space (`disk_low`), minutes that usage waits (`shipping_behind`). Null for other kinds.
     pub(crate) threshold: Option<f64>,
     /// For `spend_anomaly`: spending of an hour up to this amount is never an anomaly, in micro-dollars. Null for other
     /// kinds.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use shared::quota::Subject;
 
 use super::quotas;
+use super::record_id::NodeId;
 use crate::db::engine::{Db, DbResult, Row};
 
 /// A kind of object with an id and a name.
@@ -59,8 +60,12 @@ impl Labels {
     }
 }
 
-/// Returns the name of what an alert is about: of a key or project, of the subject of a limit, else the object itself.
+/// Returns the name of what an alert is about: of a key, project or node, of the subject of a limit, else the object itself.
 pub(crate) fn object_name(db: &Db, labels: &mut Labels, object: &str) -> DbResult<String> {
+    if let Some(number) = object.strip_prefix(NODE_OBJECT).and_then(|number| number.parse::<u32>().ok()) {
+        let name: Option<String> = db.optional_row(NODE, [number], |row| row.get("name"))?;
+        return Ok(name.unwrap_or_else(|| object.to_owned()));
+    }
     let subject = quotas::find(db, object)?.map(|row| row.counted.subject);
     let (named, id) = match &subject {
         Some(subject) => (NamedKind::of(subject.kind), subject.id.as_str()),
@@ -74,6 +79,11 @@ pub(crate) fn object_name(db: &Db, labels: &mut Labels, object: &str) -> DbResul
     };
     let unnamed = if id.is_empty() { "the gateway" } else { id };
     Ok(name.unwrap_or_else(|| unnamed.to_owned()))
+}
+
+/// Returns the object of an alert about a node.
+pub(crate) fn node_object(node: NodeId) -> String {
+    format!("{NODE_OBJECT}{}", node.number())
 }
 
 /// The names that belong to the ids of an exchange.
@@ -160,6 +170,10 @@ const ADMINISTRATOR: &str = "admin:";
 /// Limit on the cached labels of each kind.
 const LABELS_MAX: usize = 20_000;
 
+/// The prefix of the object of an alert about a node.
+const NODE_OBJECT: &str = "node_";
+
+const NODE: &str = "SELECT name FROM nodes WHERE node = :node";
 const KEY: &str = "SELECT name, NULL AS email FROM keys WHERE id = :id";
 const PROJECT: &str = "SELECT name, NULL AS email FROM projects WHERE id = :id";
 const PRINCIPAL: &str = "SELECT name, email FROM principals WHERE id = :id";

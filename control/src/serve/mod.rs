@@ -2,5 +2,6 @@
 
 pub(crate) mod alert_watch;
 pub(crate) mod entrance;
+pub(crate) mod node_report;
 pub(crate) mod periodic;
 pub(crate) mod service;

@@ -21,6 +21,7 @@ use crate::routing::catalog::price_file::PriceFile;
 use crate::routing::catalog::publication::Publication;
 use crate::routing::publish::Touched;
 use crate::serve::alert_watch::AlertWatch;
+use crate::serve::node_report;
 use crate::state::affinity_file;
 use crate::writer::WriterHandle;
 
@@ -48,6 +49,10 @@ pub(crate) fn start(app: &Arc<App>, alarm: &Alarm) -> Vec<JoinHandle<()>> {
     let optional = [
         price_feed(app).map(|feed| spawn_vital(alarm, "the price feed", feed.run())),
         scheduled_backups(app).map(|backups| spawn_vital(alarm, "the scheduled backups", backups.run())),
+        app.config
+            .database
+            .as_ref()
+            .map(|_| spawn_vital(alarm, "the report of this node", node_report::run(Arc::clone(app)))),
         automation(app).map(|job| spawn_vital(alarm, "the automation of anonymous providers", job.run())),
     ];
     let storing = spawn_vital(alarm, "the storing of runs", store_runs(app.jobs.clone(), app.writer.clone()));

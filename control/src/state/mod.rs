@@ -166,12 +166,12 @@ impl Database {
             name: node_name,
             stale_after: *stale_after,
         };
-        let joined = join(&mut db, &joining).map_err(|error| join_error(address, params.dir, error))?;
-        let node = joined.registered.node;
+        let mut joined = join(&mut db, &joining).map_err(|error| join_error(address, params.dir, error))?;
+        let (node, warning) = (joined.registered.node, joined.warning.take());
         let writer = address.connect(node.number());
         let writer = writer.map_err(|source| postgres_state::database_error(address, &source))?;
         let storage = Storage::Server { address: Box::new(address.clone()), node };
-        Ok(Self { lock, storage, writer, keys, warning: None, usage_is_lost: false, joined: Some(joined) })
+        Ok(Self { lock, storage, writer, keys, warning, usage_is_lost: false, joined: Some(joined) })
     }
 }
 
@@ -211,7 +211,7 @@ pub(crate) struct AmongNodes {
 
 impl AmongNodes {
     fn of(joined: Joined, shares: Option<ShareQueue>) -> Self {
-        let Joined { follower, freshness, figures, registered: _ } = joined;
+        let Joined { follower, freshness, figures, registered: _, warning: _ } = joined;
         let duty = follower.duty();
         Self { follower: Some(follower), freshness, duty, shares, figures: Some(figures) }
     }

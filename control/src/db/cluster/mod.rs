@@ -5,6 +5,7 @@
 #[cfg_attr(not(test), expect(dead_code, reason = "nodes show each other nothing yet"))]
 pub(crate) mod board;
 pub(crate) mod changes;
+pub(crate) mod clock;
 pub(crate) mod fences;
 #[cfg_attr(not(test), expect(dead_code, reason = "no job stores a result that only the holder may store"))]
 pub(crate) mod leases;

@@ -30,6 +30,8 @@ pub(crate) struct Registered {
     pub(crate) node: NodeId,
     /// Each start of a process of the node has the next one.
     pub(crate) incarnation: u64,
+    /// True if an administrator declared the node lost since it was last heard of.
+    pub(crate) was_forgotten: bool,
 }
 
 impl Registered {
@@ -50,7 +52,24 @@ pub(crate) struct NodeRow {
     pub(crate) seen_version: u64,
     /// The end of its sign of life, in milliseconds since the Unix epoch by the clock of the database.
     pub(crate) alive_until_ms: u64,
+    /// The time at which it stopped in order.
+    pub(crate) left_at_ms: Option<u64>,
+    /// By how much its clock is ahead of that of the database, in milliseconds.
+    pub(crate) clock_ahead_ms: i64,
+    /// The age of its oldest usage record that is not in the database, in milliseconds.
+    pub(crate) unstored_for_ms: Option<u64>,
     pub(crate) standing: NodeStanding,
+}
+
+/// What a node reports of itself while it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeReport {
+    /// SHA-256 of the configuration file in force as hexadecimal digits.
+    pub(crate) file_digest: String,
+    /// By how much its clock is ahead of that of the database, in milliseconds.
+    pub(crate) clock_ahead_ms: i64,
+    /// The age of its oldest usage record that is not in the database, in milliseconds.
+    pub(crate) unstored_for_ms: Option<u64>,
 }
 
 /// Whether a node is heard of, and serves.
@@ -81,6 +100,7 @@ pub(crate) fn register(db: &mut Db, start: &NodeStart<'_>) -> DbResult<Registere
     let tx = db.transaction()?;
     changes::lock(&tx)?;
     let node = number(&tx, start)?;
+    let was_forgotten = tx.exists(IS_FORGOTTEN, named_params! {":node": node})?;
     tx.execute(
         PUT,
         named_params! {
@@ -93,7 +113,7 @@ pub(crate) fn register(db: &mut Db, start: &NodeStart<'_>) -> DbResult<Registere
     )?;
     let incarnation = fences::take(&tx, node)?;
     tx.commit()?;
-    Ok(Registered { node, incarnation })
+    Ok(Registered { node, incarnation, was_forgotten })
 }
 
 fn number(tx: &Db, start: &NodeStart<'_>) -> DbResult<NodeId> {
@@ -120,25 +140,54 @@ pub(crate) fn leave(tx: &Db, node: NodeId) -> DbResult<()> {
     tx.execute(LEAVE, named_params! {":node": node}).map(drop)
 }
 
+/// Records what the node reports of itself.
+pub(crate) fn report_itself(db: &Db, node: NodeId, report: &NodeReport) -> DbResult<()> {
+    let NodeReport { file_digest, clock_ahead_ms, unstored_for_ms } = report;
+    let values = named_params! {
+        ":node": node, ":digest": file_digest, ":ahead": clock_ahead_ms, ":unstored": unstored_for_ms,
+    };
+    db.execute(REPORT_ITSELF, values).map(drop)
+}
+
+/// Records that an administrator declares the node lost: it is not listed any more, and changes do not wait for it, until it is
+/// heard of again. The caller has raised its fence.
+pub(crate) fn forget(tx: &Db, node: NodeId) -> DbResult<()> {
+    tx.execute(FORGET, named_params! {":node": node}).map(drop)
+}
+
 /// Records that the node serves by the state of `mark`, unless that change was lost in a failover.
 pub(crate) fn report(db: &Db, node: NodeId, mark: &Mark) -> DbResult<()> {
     let values = named_params! {":node": node, ":version": mark.version, ":token": mark.token};
     db.execute(REPORT, values).map(drop)
 }
 
-/// Returns all nodes by number. A node refuses project keys once it was not heard of for `stale`.
+/// Returns all nodes by number, without those that were forgotten. A node refuses project keys once it was not heard of for
+/// `stale`.
 pub(crate) fn all(db: &Db, stale: Duration) -> DbResult<Vec<NodeRow>> {
-    db.rows(ALL, named_params! {":stale": milliseconds(stale)}, |row| {
-        Ok(NodeRow {
+    db.rows(ALL, named_params! {":stale": milliseconds(stale)}, NodeRow::of)
+}
+
+/// Returns a node that was not forgotten.
+pub(crate) fn find(db: &Db, node: NodeId, stale: Duration) -> DbResult<Option<NodeRow>> {
+    Ok(all(db, stale)?.into_iter().find(|row| row.node == node))
+}
+
+impl NodeRow {
+    fn of(row: Row<'_>) -> DbResult<Self> {
+        Ok(Self {
             node: row.get("node")?,
             name: row.get("name")?,
             release: row.get("release")?,
             file_digest: row.get("file_digest")?,
             seen_version: row.get("seen_version")?,
             alive_until_ms: row.get("alive_until_ms")?,
+            left_at_ms: row.get("left_at_ms")?,
+            clock_ahead_ms: row.get("clock_ahead_ms")?,
+            // Negative after a failover to a server whose clock is behind.
+            unstored_for_ms: row.get::<Option<i64>>("unstored_for_ms")?.map(|ms| ms.max(0).unsigned_abs()),
             standing: standing(row)?,
         })
-    })
+    }
 }
 
 /// Returns the number of the newest change of the state.
@@ -159,7 +208,7 @@ pub(crate) fn unseen(db: &Db, version: u64, me: NodeId, stale: Duration) -> DbRe
 }
 
 fn standing(row: Row<'_>) -> DbResult<NodeStanding> {
-    Ok(if row.get("has_left")? {
+    Ok(if row.get::<Option<u64>>("left_at_ms")?.is_some() {
         NodeStanding::Left
     } else if row.get("is_live")? {
         NodeStanding::Live
@@ -182,17 +231,23 @@ const IS_TAKEN: &str = "SELECT 1 FROM nodes WHERE node = :node";
 const NEXT: &str = "SELECT coalesce(max(node), 0) + 1 FROM nodes";
 const PUT: &str = "INSERT INTO nodes (node, identity, alive_until_ms, seen_version, release, file_digest, name) \
      VALUES (:node, :identity, 0, 0, :release, :digest, :name) ON CONFLICT (node) DO UPDATE SET \
-     release = excluded.release, file_digest = excluded.file_digest, name = excluded.name, left_at_ms = NULL";
+     release = excluded.release, file_digest = excluded.file_digest, name = excluded.name, left_at_ms = NULL, \
+     unstored_since_ms = NULL, forgotten_at_ms = NULL";
 const RENEW: &str =
-    "UPDATE nodes SET alive_until_ms = now_ms() + :alive, left_at_ms = NULL WHERE node = :node";
+    "UPDATE nodes SET alive_until_ms = now_ms() + :alive, left_at_ms = NULL, forgotten_at_ms = NULL WHERE node = :node";
+const IS_FORGOTTEN: &str = "SELECT 1 FROM nodes WHERE node = :node AND forgotten_at_ms IS NOT NULL";
 const LEAVE: &str = "UPDATE nodes SET alive_until_ms = 0, left_at_ms = now_ms() WHERE node = :node";
+const REPORT_ITSELF: &str = "UPDATE nodes SET file_digest = :digest, clock_ahead_ms = :ahead, \
+     unstored_since_ms = now_ms() - :unstored WHERE node = :node";
+const FORGET: &str = "UPDATE nodes SET forgotten_at_ms = now_ms() WHERE node = :node";
 const REPORT: &str = "UPDATE nodes SET seen_version = :version WHERE node = :node \
      AND (:version = 0 OR EXISTS (SELECT 1 FROM changes WHERE version = :version AND token = :token))";
-const ALL: &str = "SELECT node, name, release, file_digest, seen_version, alive_until_ms, left_at_ms IS NOT NULL AS has_left, \
-     alive_until_ms > now_ms() AS is_live, alive_until_ms + :stale > now_ms() AS is_heard FROM nodes ORDER BY node";
+const ALL: &str = "SELECT node, name, release, file_digest, seen_version, alive_until_ms, left_at_ms, clock_ahead_ms, \
+     now_ms() - unstored_since_ms AS unstored_for_ms, alive_until_ms > now_ms() AS is_live, \
+     alive_until_ms + :stale > now_ms() AS is_heard FROM nodes WHERE forgotten_at_ms IS NULL ORDER BY node";
 const NEWEST: &str = "SELECT version FROM cluster WHERE id = 1";
 const UNSEEN: &str = "SELECT node, alive_until_ms > now_ms() AS is_live FROM nodes WHERE node <> :me AND left_at_ms IS NULL \
-     AND seen_version < :version AND alive_until_ms + :stale > now_ms() ORDER BY node";
+     AND forgotten_at_ms IS NULL AND seen_version < :version AND alive_until_ms + :stale > now_ms() ORDER BY node";
 
 #[cfg(test)]
 mod tests {
@@ -210,10 +265,10 @@ mod tests {
         let Some(database) = shared_database() else { return };
         let mut db = database.connect();
         let first = register(&mut db, &start("a", None)).unwrap();
-        assert_eq!(first, Registered { node: NodeId::new(1), incarnation: 1 });
+        assert_eq!(first, Registered { node: NodeId::new(1), incarnation: 1, was_forgotten: false });
         assert_eq!(register(&mut db, &start("b", None)).unwrap().node, NodeId::new(2));
         let again = register(&mut db, &start("a", Some(NodeId::new(2)))).unwrap();
-        assert_eq!(again, Registered { node: NodeId::new(1), incarnation: 2 });
+        assert_eq!(again, Registered { node: NodeId::new(1), incarnation: 2, was_forgotten: false });
         // The file of another database: its number is taken here.
         assert_eq!(register(&mut db, &start("c", Some(NodeId::new(1)))).unwrap().node, NodeId::new(3));
         // The commit of its registration was lost.
@@ -276,5 +331,29 @@ mod tests {
         assert_eq!(seen(&db), Unseen { live: vec![], silent: vec![c] });
         leave(&db, c).unwrap();
         assert_eq!(seen(&db), Unseen::default());
+    }
+    #[test]
+    fn a_node_that_was_forgotten_is_neither_listed_nor_waited_for_until_it_returns() {
+        let Some(database) = shared_database() else { return };
+        let mut db = database.connect();
+        let [a, b] = ["a", "b"].map(|name| register(&mut db, &start(name, None)).unwrap().node);
+        let listed = |db: &Db| all(db, STALE).unwrap().into_iter().map(|row| row.node).collect::<Vec<_>>();
+        let report = NodeReport { file_digest: "e".to_owned(), clock_ahead_ms: -3, unstored_for_ms: Some(7) };
+        report_itself(&db, b, &report).unwrap();
+        let row = find(&db, b, STALE).unwrap().unwrap();
+        assert_eq!((row.file_digest.as_str(), row.clock_ahead_ms), ("e", -3));
+        assert!(row.unstored_for_ms.unwrap() >= 7);
+        report_itself(&db, b, &NodeReport { unstored_for_ms: None, ..report }).unwrap();
+        assert_eq!(find(&db, b, STALE).unwrap().unwrap().unstored_for_ms, None);
+        forget(&db, b).unwrap();
+        assert_eq!((listed(&db), find(&db, b, STALE).unwrap()), (vec![a], None));
+        let mark = database.change(&mut db, a, "{}");
+        assert_eq!(unseen(&db, mark.version, a, STALE).unwrap(), Unseen::default());
+        renew(&db, b).unwrap();
+        assert_eq!(listed(&db), [a, b]);
+        forget(&db, b).unwrap();
+        assert!(register(&mut db, &start("b", Some(b))).unwrap().was_forgotten);
+        assert!(!register(&mut db, &start("b", Some(b))).unwrap().was_forgotten);
+        assert_eq!(listed(&db), [a, b]);
     }
 }

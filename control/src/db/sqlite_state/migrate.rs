@@ -50,6 +50,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0037_usage_period.sql", include_str!("migrations/0037_usage_period.sql")),
     ("0038_cluster.sql", include_str!("migrations/0038_cluster.sql")),
     ("0039_quota_starved.sql", include_str!("migrations/0039_quota_starved.sql")),
+    ("0040_nodes_shown.sql", include_str!("migrations/0040_nodes_shown.sql")),
 ];
 
 /// Returns the newest schema version that this release supports.

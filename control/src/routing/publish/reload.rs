@@ -27,6 +27,8 @@ pub(crate) struct ReloadStatus {
     pub(crate) last_error: Option<(u64, String)>,
     /// The number of changed files that were published.
     pub(crate) reloads: u64,
+    /// The content that was last passed on for publication.
+    pub(crate) in_force: Option<Version>,
     /// The start of the check that is still running.
     began_at_ms: Option<u64>,
 }
@@ -124,7 +126,10 @@ impl Reloader {
             read: None,
             moving: None,
         };
-        reloader.status.change(|status| status.last_ok_at_ms = unix_ms());
+        reloader.status.change(|status| {
+            status.last_ok_at_ms = unix_ms();
+            status.in_force = Some(reloader.in_force);
+        });
         reloader
     }
 
@@ -204,6 +209,7 @@ impl Reloader {
                 }
                 self.version = Some(again.version);
                 self.in_force = again.version;
+                self.status.change(|status| status.in_force = Some(again.version));
                 FileCheck::HandedOn
             }
             Err(error) => {

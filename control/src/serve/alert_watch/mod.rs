@@ -2,6 +2,7 @@
 //! [engine](crate::writer::alerts) what has changed, and has the writer store it with its event.
 
 mod costs;
+mod nodes;
 mod sources;
 
 use std::collections::BTreeMap;
@@ -84,7 +85,8 @@ impl AlertWatch {
         let mut outcome = Ok(());
         if self.ticks.is_multiple_of(TICKS_BETWEEN_READS) {
             let stored = sources::stored(&self.app, rules, &mut measured).await;
-            outcome = stored.and(self.spend.measure(&self.app, &mut measured).await);
+            let nodes = nodes::measure(&self.app, &mut measured).await;
+            outcome = stored.and(nodes).and(self.spend.measure(&self.app, &mut measured).await);
         }
         (measured, outcome)
     }

@@ -301,7 +301,7 @@ fn grouped(value: u64) -> String {
     text
 }
 
-fn of(kind: AlertKind, object: &str, text: String) -> Measurement {
+pub(super) fn of(kind: AlertKind, object: &str, text: String) -> Measurement {
     Measurement { object: Some(object.to_owned()), ..gateway(kind, text) }
 }
 

@@ -18,7 +18,7 @@ use shared::quota::Counters;
 
 use self::shipping::{Batch, EventState, ShippingFence};
 use super::charges::Charges;
-use super::gauge::{Gauge, add};
+use super::gauge::{Gauge, add, read};
 use super::journal::Inbox;
 use super::journal::resting::{REST, RestingFiles};
 use super::journal::tracked::Tracked;
@@ -186,6 +186,9 @@ impl Meter {
         }
         match self.work() {
             Ok(round) => {
+                if round == Round::Worked {
+                    self.gauge.unstored_since_ms.store(0, Ordering::Relaxed);
+                }
                 self.sweep(Instant::now());
                 self.refill();
                 self.count_waiting();
@@ -472,12 +475,16 @@ impl Meter {
     }
 
     fn count_waiting(&self) {
-        let waiting = self.unstored();
-        self.gauge.waiting.store(waiting, Ordering::Relaxed);
-        if waiting == 0
-            && let Some(fence) = &self.fence
-        {
-            fence.shipped(monotonic_ms());
+        let unstored = self.unstored();
+        self.gauge.waiting.store(unstored, Ordering::Relaxed);
+        let since_ms = &self.gauge.unstored_since_ms;
+        if unstored == 0 {
+            since_ms.store(0, Ordering::Relaxed);
+            if let Some(fence) = &self.fence {
+                fence.shipped(monotonic_ms());
+            }
+        } else if read(since_ms) == 0 {
+            since_ms.store(unix_ms(), Ordering::Relaxed);
         }
     }
 
@@ -489,6 +496,7 @@ impl Meter {
         if is_full {
             self.left.extend(self.resting.remove_all(Instant::now()));
         }
+        self.count_waiting();
         self.trouble = Some(StoringTrouble { retry_at: Instant::now() + pause, pause, is_full });
         if self.gauge.fail(error.to_string()) {
             tracing::error!("cannot store usage records; retrying: {error}");

@@ -301,13 +301,16 @@ fn threshold_range(kind: AlertKind) -> Option<(f64, f64)> {
         AlertKind::CredentialExpiring => Some((0.01, 8_760.0)),
         AlertKind::SpendAnomaly => Some((1.0, 1_000.0)),
         AlertKind::DiskLow => Some((0.1, 99.0)),
+        AlertKind::ShippingBehind => Some((0.1, 1_440.0)),
         AlertKind::QuotaExhausted
         | AlertKind::ProviderDown
         | AlertKind::ProviderRecovered
         | AlertKind::CredentialBroken
         | AlertKind::CatalogDrift
         | AlertKind::ConfigReloadFailed
-        | AlertKind::BackupFailed => None,
+        | AlertKind::BackupFailed
+        | AlertKind::NodeLost
+        | AlertKind::NodeSkew => None,
     }
 }
 

@@ -25,6 +25,7 @@ pub(crate) mod first_endpoint;
 pub(crate) mod keys;
 pub(crate) mod lookup;
 pub(crate) mod members;
+pub(crate) mod nodes;
 pub(crate) mod oauth;
 pub(crate) mod outbox;
 pub(crate) mod principals;

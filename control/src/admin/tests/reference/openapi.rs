@@ -141,6 +141,7 @@ fn path_parameter(place: &str, name: &str) -> Value {
         "quotas" => ("The ID of the limit.", "string"),
         "alerts" => ("The ID of the alert.", "string"),
         "alert-rules" => ("The ID of the rule.", "string"),
+        "nodes" => ("The number of the node.", "integer"),
         "webhooks" => ("The ID of the webhook.", "string"),
         "outbox" => ("The ID of the delivery.", "string"),
         "run" if name == "path" => (

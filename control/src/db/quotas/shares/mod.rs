@@ -2,6 +2,7 @@
 //!
 //! Each is one transaction of the database, which begins with the fence of the node.
 
+pub(crate) mod lost;
 mod silent;
 #[cfg(test)]
 mod tests;

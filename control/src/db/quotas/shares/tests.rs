@@ -3,6 +3,7 @@
 use shared::quota::share::{AssertedShare, GrantNeed, ShareChange};
 
 use super::*;
+use crate::db::record_id::NodeId;
 use crate::db::testing::{ClusterDatabase, process_of, shared_database};
 
 const NODE: u64 = 1;
@@ -286,4 +287,28 @@ fn what_was_used_is_reported_without_a_change_of_what_was_granted() {
     let kept: u64 =
         db.row("SELECT count(*) FROM quota_share WHERE quota = 'hour'", (), |row| row.get(0)).unwrap();
     assert_eq!(kept, 7, "old windows are forgotten");
+}
+
+#[test]
+fn what_a_lost_node_has_unused_is_given_back_and_it_notices_that_when_it_returns() {
+    let Some((_database, mut db)) = database() else { return };
+    let db = &mut db;
+    let (mut one, mut other) = (begun(db, NODE), begun(db, OTHER));
+    let grants = |quotas: &[&str]| -> Vec<ShareAction> {
+        quotas.iter().map(|quota| ShareAction::Grant(key(quota, 0), ask(40, 1))).collect()
+    };
+    work_on(db, &mut one, grants(&["concurrent", "minute", "total"]));
+    work_on(db, &mut other, grants(&["total"]));
+    used::add(db, ("total", 0), 1, 15).unwrap();
+    let (all, of_one, of_other) = rows(db, "total");
+    assert!(of_one > 15 && of_other > 0);
+    let held = lost::of_node(db, NodeId::new(1)).unwrap();
+    let held: Vec<_> = held.iter().map(|share| (share.quota.as_str(), share.granted, share.used)).collect();
+    assert!(held.contains(&("total", of_one.unsigned_abs(), 15)), "{held:?}");
+    assert_eq!(lost::release(db, NodeId::new(1), 1).unwrap(), 1);
+    assert_eq!(rows(db, "total"), (all - (of_one - 15), 15, of_other));
+    assert!(rows(db, "concurrent").1 > 0 && rows(db, "minute").1 > 0, "these are free by themselves");
+    assert_eq!(lost::release(db, NodeId::new(1), 1).unwrap(), 0);
+    let late = run(db, &ShareTransaction::Work(one, vec![ShareAction::Renew]), &[]).unwrap();
+    assert_eq!(late.answer, ShareAnswer::Fenced, "it reads its shares again");
 }

@@ -201,7 +201,7 @@ fn is_met(rule: &AlertRule, measurement: &Measurement) -> bool {
     }
     let threshold = rule.threshold.unwrap_or_default();
     match rule.kind {
-        AlertKind::QuotaWarning => measurement.value >= threshold,
+        AlertKind::QuotaWarning | AlertKind::ShippingBehind => measurement.value >= threshold,
         AlertKind::QuotaExhausted => measurement.value >= 100.0,
         AlertKind::KeyExpiring | AlertKind::CredentialExpiring => measurement.value <= threshold,
         AlertKind::DiskLow => measurement.value < threshold,
@@ -216,7 +216,9 @@ fn is_met(rule: &AlertRule, measurement: &Measurement) -> bool {
         | AlertKind::CredentialBroken
         | AlertKind::CatalogDrift
         | AlertKind::ConfigReloadFailed
-        | AlertKind::BackupFailed => true,
+        | AlertKind::BackupFailed
+        | AlertKind::NodeLost
+        | AlertKind::NodeSkew => true,
     }
 }
 
