@@ -1,6 +1,7 @@
 // Calls of the admin API. One place handles an ended session, a gateway that does not answer, and errors.
 import { signal } from "@preact/signals";
 import { awaited } from "./arrival";
+import { seeReach } from "./reach";
 import type { Permission, Session, SessionSso } from "./types";
 
 const ROOT = "/admin/api/";
@@ -184,6 +185,7 @@ async function answerOf<T>(method: string, path: string, once: Options): Promise
       continue;
     }
     if (response.ok) {
+      if (method !== "GET") seeReach(response.headers);
       const data = response.status === 204 ? undefined : await bodyOf(response);
       return { data: data as T, etag: response.headers.get("etag") };
     }

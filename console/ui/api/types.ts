@@ -71,7 +71,7 @@ export type Alert = {
 };
 
 /** The kind of an alert and of its events (ADM-5). */
-export type AlertKind = "quota_warning" | "quota_exhausted" | "key_expiring" | "provider_down" | "provider_recovered" | "credential_expiring" | "credential_broken" | "spend_anomaly" | "catalog_drift" | "config_reload_failed" | "disk_low" | "backup_failed";
+export type AlertKind = "quota_warning" | "quota_exhausted" | "key_expiring" | "provider_down" | "provider_recovered" | "credential_expiring" | "credential_broken" | "spend_anomaly" | "catalog_drift" | "config_reload_failed" | "disk_low" | "backup_failed" | "node_lost" | "node_skew" | "shipping_behind";
 
 /** One page of a list. */
 export type AlertPage = {
@@ -100,7 +100,7 @@ export type AlertRule = {
   /** The objects that the rule concerns, as alerts name them; null for all. */
   objects: string[] | null;
   severity: Severity;
-  /** Its meaning depends on the kind: per cent of a limit (`quota_warning`), days before the end (`key_expiring`), hours before the end (`credential_expiring`), times the upper bound of usual spending (`spend_anomaly`), per cent of free space (`disk_low`). Null for other kinds. */
+  /** Its meaning depends on the kind: per cent of a limit (`quota_warning`), days before the end (`key_expiring`), hours before the end (`credential_expiring`), times the upper bound of usual spending (`spend_anomaly`), per cent of free space (`disk_low`), minutes that usage waits (`shipping_behind`). Null for other kinds. */
   threshold: number | null;
   /** In milliseconds since the Unix epoch; 0 for a built-in rule that was never changed. */
   updated_at_ms: number;
@@ -564,6 +564,36 @@ export type DeliveryPage = {
 /** The state of a delivery. */
 export type DeliveryState = "delivered" | "pending" | "leased" | "dead";
 
+/** A gateway that shares the database, with what it has of limits. */
+export type DetailedNode = {
+  /** The end of its sign of life, in milliseconds since the Unix epoch by the clock of the database; null if it has stopped. */
+  alive_until_ms: number | null;
+  /** By how much its clock is ahead of that of the database, in milliseconds; negative if it is behind. */
+  clock_ahead_ms: number;
+  /** SHA-256 of its configuration file as hexadecimal digits; `absent` or `unreadable` without one. */
+  file_digest: string;
+  /** The time at which it was last heard of, in milliseconds since the Unix epoch by the clock of the database; null if it has stopped, or never served. */
+  heard_at_ms: number | null;
+  /** True for the gateway that answers. */
+  is_this: boolean;
+  /** The time at which it stopped in order, in milliseconds since the Unix epoch by the clock of the database; null if it has not. */
+  left_at_ms: number | null;
+  /** `LLMGW_NODE_NAME`. */
+  name: string;
+  /** Its number, also in `X-LLMGW-Silent-Nodes`. */
+  node: number;
+  /** The version of the gateway. */
+  release: string;
+  /** The number of the newest change that it serves by. */
+  seen_version: number;
+  /** The limits of whose current window it has a share, by ID. */
+  shares: NodeShare[];
+  /** Whether it is heard of, and serves. */
+  standing: NodeStanding;
+  /** The age of its oldest usage record that is not in the database, in milliseconds; null if there is none. */
+  unstored_for_ms: number | null;
+};
+
 /** A detected server, and the provider instances already configured for its address. */
 export type Detected = {
   base_url: string;
@@ -964,6 +994,23 @@ export type Failure = {
 
 export type FaultName = "status" | "hang" | "cut";
 
+/** The treatment of a lost node. */
+export type Forgetting = {
+  /** `count` by default. */
+  unused?: Unused;
+};
+
+/** A node that was declared lost. */
+export type ForgottenNode = {
+  /** `LLMGW_NODE_NAME`. */
+  name: string;
+  /** Its number. */
+  node: number;
+  /** The number of limits of which something was given back. */
+  released_limits: number;
+  unused: Unused;
+};
+
 /** The kind of a found object, in the order of results that fit equally well. */
 export type FoundKind = "request" | "endpoint" | "provider" | "extension" | "project" | "human" | "key" | "model" | "quota";
 
@@ -1008,6 +1055,8 @@ export type GatewayState = {
   jobs: Job[];
   /** The export of metrics; null if it is off. */
   metrics_export: MetricsExportState | null;
+  /** `LLMGW_NODE_NAME`; null for a gateway with its own database. */
+  node_name: string | null;
   oauth: OauthState;
   /** The date of the price list in use. */
   prices_as_of: string;
@@ -1869,7 +1918,7 @@ export type NewRule = {
   objects?: string[] | null;
   /** `bad` by default. */
   severity?: Severity | null;
-  /** Required for the kinds that have one: per cent of a limit (`quota_warning`), days (`key_expiring`), hours (`credential_expiring`), times the usual spending (`spend_anomaly`), per cent of free space (`disk_low`). */
+  /** Required for the kinds that have one: per cent of a limit (`quota_warning`), days (`key_expiring`), hours (`credential_expiring`), times the usual spending (`spend_anomaly`), per cent of free space (`disk_low`), minutes (`shipping_behind`). */
   threshold?: number | null;
 };
 
@@ -1894,10 +1943,16 @@ export type NewWebhook = {
 export type Node = {
   /** The end of its sign of life, in milliseconds since the Unix epoch by the clock of the database; null if it has stopped. */
   alive_until_ms: number | null;
+  /** By how much its clock is ahead of that of the database, in milliseconds; negative if it is behind. */
+  clock_ahead_ms: number;
   /** SHA-256 of its configuration file as hexadecimal digits; `absent` or `unreadable` without one. */
   file_digest: string;
+  /** The time at which it was last heard of, in milliseconds since the Unix epoch by the clock of the database; null if it has stopped, or never served. */
+  heard_at_ms: number | null;
   /** True for the gateway that answers. */
   is_this: boolean;
+  /** The time at which it stopped in order, in milliseconds since the Unix epoch by the clock of the database; null if it has not. */
+  left_at_ms: number | null;
   /** `LLMGW_NODE_NAME`. */
   name: string;
   /** Its number, also in `X-LLMGW-Silent-Nodes`. */
@@ -1908,6 +1963,24 @@ export type Node = {
   seen_version: number;
   /** Whether it is heard of, and serves. */
   standing: NodeStanding;
+  /** The age of its oldest usage record that is not in the database, in milliseconds; null if there is none. */
+  unstored_for_ms: number | null;
+};
+
+/** What a node may use of a limit. Amounts are in the unit of the metric, money in micro-dollars. */
+export type NodeShare = {
+  /** What the node may use in this window, with what it has used. The rest is unused, and counts as used for other nodes. */
+  granted: number;
+  limit: number;
+  metric: Metric;
+  /** The name of the subject of the limit; the ID if it has no name. */
+  name: string;
+  /** The ID of the limit. */
+  quota: string;
+  /** What the stored records of the node have used. Limits by the minute and of concurrent requests have none. */
+  used: number;
+  /** Null for concurrent requests. */
+  window: Period | null;
 };
 
 /** Whether a node is heard of, and serves. */
@@ -1915,7 +1988,7 @@ export type NodeStanding = "live" | "silent" | "stale" | "left";
 
 /** The gateways that share a database. */
 export type Nodes = {
-  /** All nodes, also those that have stopped. */
+  /** All nodes, also those that have stopped, but not those that were forgotten. */
   data: Node[];
   /** The number of the newest change of the state; null for a gateway with its own database. */
   newest_version: number | null;
@@ -3474,6 +3547,9 @@ export type UnusableProvider = {
   /** The fault and its remedy. */
   reason: string;
 };
+
+/** What happens to what a lost node had unused of limits by the hour, day, week, month or in total. */
+export type Unused = "count" | "release";
 
 /** A limit as the upstream reports it in its headers. */
 export type UpstreamLimit = {

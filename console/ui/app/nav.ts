@@ -1,6 +1,7 @@
 // The pages: their groups, addresses, keys and components. A page whose routes the gateway lacks is not here.
 import type { ComponentType } from "preact";
 import { may } from "../api/client";
+import { nodeName } from "../api/reach";
 import type { Permission } from "../api/types";
 import { AccessPage } from "../page/access";
 import { RulesPage } from "../page/alert_rules";
@@ -14,6 +15,7 @@ import { HumanPage } from "../page/human";
 import { KeyPage } from "../page/key";
 import { KeysPage } from "../page/keys";
 import { ModelsPage } from "../page/models";
+import { NodesPage } from "../page/nodes";
 import { OutboxPage } from "../page/outbox";
 import { OverviewPage } from "../page/overview";
 import { PlaygroundPage } from "../page/playground";
@@ -47,6 +49,9 @@ export type Group = { title: string | null; pages: PageEntry[] };
 
 /** The set-up. It is in the navigation until it is finished. */
 export const SETUP = "/setup";
+
+/** The gateways that share a database. They are offered if this one does. */
+export const NODES = "/nodes";
 
 /** The alerts. Their entry has the number of the open ones. */
 export const ALERTS = "/alerts";
@@ -105,6 +110,7 @@ export const GROUPS: Group[] = [
         ],
       },
       { title: "Audit", path: "/audit", icon: "scroll-text", key: "d" },
+      { title: "Nodes", path: NODES, icon: "server", key: "n" },
       { title: "Backups", path: "/backups", icon: "archive", key: "b" },
       { title: "Settings", path: "/settings", icon: "settings-2", key: "s" },
     ],
@@ -119,12 +125,17 @@ export const entryOf = (here: string): PageEntry | undefined =>
 
 const isPermitted = ({ needs, only }: PageEntry): boolean => may(needs ?? "administer") && !(only && may("administer"));
 
+const isShown = (page: PageEntry): boolean => isPermitted(page) && (page.path !== NODES || nodeName.value !== null);
+
 /** The pages that the caller may use. */
 export const permittedPages = (): PageEntry[] => PAGES.filter(isPermitted);
 
+/** The pages that the caller is offered: those of several gateways only if there are several. */
+export const shownPages = (): PageEntry[] => PAGES.filter(isShown);
+
 /** The navigation of the caller. */
-export const permittedGroups = (): Group[] =>
-  GROUPS.map(({ title, pages }) => ({ title, pages: pages.filter(isPermitted) })).filter(({ pages }) => pages.length > 0);
+export const shownGroups = (): Group[] =>
+  GROUPS.map(({ title, pages }) => ({ title, pages: pages.filter(isShown) })).filter(({ pages }) => pages.length > 0);
 
 /** The page that the caller begins with: a human without the administrators' group has no overview. */
 export const start = (): string => (may("administer") ? HOME : "/keys");
@@ -163,6 +174,7 @@ export const ROUTES: [pattern: string, component: ComponentType<any>][] = [
   ["/outbox", OutboxPage],
   ["/audit", AuditPage],
   ["/audit/:id", AuditRecordPage],
+  [NODES, NodesPage],
   ["/backups", BackupsPage],
   ["/settings", SettingsPage],
   [SETUP, SetupPage],

@@ -3,7 +3,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { call, may } from "../api/client";
 import type { FoundKind, FoundObject, FoundObjectList } from "../api/types";
 import { Icon, type IconName } from "../part/icon";
-import { permittedPages } from "./nav";
+import { shownPages } from "./nav";
 import { preferences } from "./preferences";
 import { go, href } from "./router";
 
@@ -161,7 +161,7 @@ function pasted(text: string): Entry[] {
 }
 
 function all(onHelp: () => void): Entry[] {
-  const pages = permittedPages().flatMap(({ title, path, icon, tabs = [] }) =>
+  const pages = shownPages().flatMap(({ title, path, icon, tabs = [] }) =>
     [{ title, path }, ...tabs].map((page): Entry => ({ title: page.title, note: "page", icon, run: () => go(href(page.path)) })),
   );
   const mint: Entry = { title: "Mint a project key", note: "action", icon: "key-round", run: () => go(href("/keys", { new: "1" })) };

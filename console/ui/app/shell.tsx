@@ -5,9 +5,10 @@ import { closeSession, may, offlineSince, session, signInWanted } from "../api/c
 import { watchHealth } from "../api/health_watch";
 import { silentSince } from "../api/live";
 import { openAlerts, seeAlerts } from "../api/open_alerts";
+import { nodeName, reach, reachWords } from "../api/reach";
 import { changed, forgetAll, useResource } from "../api/resource";
 import type { Setup } from "../api/shapes";
-import type { GatewayState } from "../api/types";
+import type { GatewayState, Nodes } from "../api/types";
 import { newVersion, seeVersion } from "../api/version";
 import { failingProviders } from "../page/overview/verdict";
 import { keptParams } from "../page/requests/filters";
@@ -15,7 +16,7 @@ import { stepsLeft } from "../page/setup/steps";
 import { Empty, Notices } from "../part/feedback";
 import { ago, clock, count, zoneName } from "../part/format";
 import { Brand, Icon } from "../part/icon";
-import { ALERTS, entryOf, HOME, PROVIDERS, permittedGroups, permittedPages, ROUTES, SETUP, start } from "./nav";
+import { ALERTS, entryOf, HOME, PROVIDERS, permittedPages, ROUTES, SETUP, shownGroups, start } from "./nav";
 import { Palette } from "./palette";
 import { isDark, preferences } from "./preferences";
 import { href, lastPart, match, path } from "./router";
@@ -39,7 +40,10 @@ function Shell() {
   useEffect(watchHealth, []);
   const state = useResource<GatewayState>("state").data.value;
   useEffect(() => {
-    if (state) seeVersion(state.version);
+    if (state) {
+      seeVersion(state.version);
+      nodeName.value = state.node_name;
+    }
     seeAlerts(state?.alerts);
   }, [state]);
   // Not on a timer: a page that is left open must not keep its session alive.
@@ -55,6 +59,7 @@ function Shell() {
           <Bar onSearch={() => setOverlay("search")} />
           <OfflineBar />
           <UpdateBar />
+          <ReachBar />
           <main class={noAnswerSince() === null ? "page" : "page stale"} id="content" tabIndex={-1}>
             <Current />
           </main>
@@ -98,7 +103,7 @@ function Navigation({ id }: { id: string }) {
   const failing = verdict ? failingProviders(verdict).length : 0;
   return (
     <>
-      {permittedGroups().map((group) => (
+      {shownGroups().map((group) => (
         <div key={group.title}>
           {group.title && (
             <div class="nav-group" id={`${id}-${group.title}`}>
@@ -160,7 +165,7 @@ function SideFoot() {
         {session.value?.human
           ? (session.value.human.email ?? session.value.human.name)
           : state
-            ? `${state.version} · up ${ago(state.started_at_ms).replace(/ ago$|^now$/, "")}`
+            ? `${state.version}${state.node_name === null ? "" : ` · ${state.node_name}`} · up ${ago(state.started_at_ms).replace(/ ago$|^now$/, "")}`
             : ""}
       </span>
       <span class="pair-plain">
@@ -248,6 +253,31 @@ function UpdateBar() {
           The gateway has version {newVersion.value} now; this page is of an older one.
           <button type="button" class="btn small" onClick={() => location.reload()}>
             Reload
+          </button>
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** Says that the last change is not in force on all nodes, until that was read or the next change is. */
+function ReachBar() {
+  const nodes = useResource<Nodes>(reach.value?.silent.length ? "nodes" : null).data.value;
+  const names = new Map(nodes?.data.map(({ node, name }) => [node, name]));
+  return (
+    <div role="status" class="offline-place">
+      {reach.value && (
+        <p class="offline">
+          <Icon name="triangle-alert" small />
+          {reachWords(reach.value, names)}
+          <button
+            type="button"
+            class="btn small"
+            onClick={() => {
+              reach.value = null;
+            }}
+          >
+            Dismiss
           </button>
         </p>
       )}

@@ -1,6 +1,6 @@
 // Keys for everything. Single letters rest while a field has the focus, and can be switched off.
 import { Dialog } from "../part/dialog";
-import { permittedPages } from "./nav";
+import { shownPages } from "./nav";
 import { preferences } from "./preferences";
 import { go, href } from "./router";
 
@@ -62,7 +62,7 @@ export function startShortcuts({ search, help }: Overlays): () => void {
     if (strong || event.altKey || preferences.keys.value === "off" || takesText(event.target) || isDialogOpen()) return;
     if (performance.now() - afterG < GO_MS) {
       afterG = NEVER;
-      const page = permittedPages().find(({ key }) => key === event.key);
+      const page = shownPages().find(({ key }) => key === event.key);
       if (page) {
         event.preventDefault();
         return go(href(page.path));
@@ -85,7 +85,7 @@ export function startShortcuts({ search, help }: Overlays): () => void {
 export function Shortcuts({ onClose }: { onClose: () => void }) {
   const rows: [string[], string][] = [
     [["Ctrl K", "/"], "search"],
-    ...permittedPages()
+    ...shownPages()
       .filter(({ key }) => key)
       .map(({ key, title }): [string[], string] => [[`g ${key}`], title]),
     [["j", "k"], "next and previous row or record"],

@@ -12,6 +12,7 @@ const DONE: Record<string, string> = {
   disconnect: "disconnected",
   edit: "changed",
   enable: "enabled",
+  forget: "forgotten",
   open: "opened",
   probe: "probed",
   put: "changed",

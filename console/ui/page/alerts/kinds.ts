@@ -3,7 +3,7 @@ import type { AlertKind, AlertRule } from "../../api/types";
 import { dollars } from "../../part/format";
 
 /** The sort of objects that the alerts of a kind are about. */
-export type About = "quota" | "key" | "provider" | "endpoint" | "spender" | "backup" | "file" | "disk";
+export type About = "quota" | "key" | "provider" | "endpoint" | "spender" | "backup" | "file" | "disk" | "node";
 
 type Defaults = Pick<AlertRule, "threshold" | "floor_micro_usd" | "severity" | "hold_seconds" | "clear_seconds">;
 
@@ -53,6 +53,16 @@ export const KINDS: Record<AlertKind, KindOfAlert> = {
     clear_seconds: 600,
   },
   backup_failed: { ...serious, title: "Backup failed", about: "backup", clear_seconds: 0 },
+  node_lost: { ...serious, title: "Node lost", about: "node", hold_seconds: 60, clear_seconds: 60 },
+  node_skew: { ...mild, title: "Node differs from the others", about: "node", hold_seconds: 600, clear_seconds: 60 },
+  shipping_behind: {
+    ...serious,
+    title: "Usage is not stored",
+    about: "node",
+    unit: "Minutes that usage waits",
+    threshold: 5,
+    clear_seconds: 60,
+  },
 };
 
 /** The names of the kinds, in the order in which they are offered. */
@@ -74,6 +84,7 @@ export function thresholdText({
     credential_expiring: threshold === 1 ? "hour before" : "hours before",
     spend_anomaly: "times the usual",
     disk_low: "% free",
+    shipping_behind: threshold === 1 ? "minute" : "minutes",
   };
   return `${threshold} ${units[kind] ?? ""}${floor === null ? "" : `, above ${dollars(floor)}`}`.trim();
 }

@@ -12,6 +12,7 @@ export function AlertObject({ kind, object, name = null }: Props) {
   if (object === null) return <OfGateway kind={kind} />;
   if (about === "provider") return <Ref kind="provider" id={object} />;
   if (about === "quota") return <To path={href("/quotas", { edit: object })} text={name ?? object} />;
+  if (about === "node") return <To path={href("/nodes", { node: object.replace("node_", "") })} text={name ?? object} />;
   if (about === "endpoint") return <To path={href(`/routes/${encodeURIComponent(object)}`)} text={object} />;
   if (about === "key" || about === "spender") return <Ref kind={object.startsWith("prj_") ? "project" : "key"} id={object} name={name} />;
   return <span class="mono clip">{object}</span>;
