@@ -23,6 +23,7 @@ use shared::port::{
 };
 use shared::provider;
 use shared::provider::quirks::Quirks;
+use shared::reasoning_seal::ReasoningKey;
 use shared::routing::{EchoOptions, Endpoint, InstanceReach, Model, ProviderInstance, Target};
 use shared::secret::Secret;
 use shared::snapshot::{self, Snapshot};
@@ -94,6 +95,7 @@ pub(crate) fn echo(id: &str, options: EchoOptions) -> ProviderInstance {
         lacks: Vec::new(),
         quirks: Quirks::PLAIN,
         force_api_support: false,
+        responses_fallback: Default::default(),
         trace_context: false,
         default_voice: None,
         timeout: Duration::from_secs(10),
@@ -142,6 +144,7 @@ impl Fixture {
             access: Arc::new(AccessTable { keys, ..AccessTable::default() }),
             key_hasher,
             operation_ids: OperationIds::new(&Secret::new([8; 32])),
+            reasoning_key: ReasoningKey::new(&Secret::new([9; 32])),
             freshness: Freshness::default(),
         });
         let (log, events) = mpsc::unbounded_channel();

@@ -93,7 +93,7 @@ impl Worker {
         body: &'a HeldBody,
     ) -> RoutedRequest<'a> {
         let preamble = self.process.settings.preamble.as_deref();
-        RoutedRequest { ids: &self.request_ids, preamble, route, head, body }
+        RoutedRequest { ids: &self.request_ids, preamble, route, head, body, seal: None }
     }
 
     /// Returns a timer that an earlier attempt put back; its deadline is arbitrary.

@@ -22,6 +22,8 @@ pub struct AdaptationStep {
     pub to: Dialect,
     /// Every field that the dialect before it defines.
     pub fields: Vec<AdaptedField>,
+    /// The fields with another fate at targets that serve agents (`responses_fallback: agents`).
+    pub agents: Vec<AdaptedField>,
 }
 
 /// The fate of one field.

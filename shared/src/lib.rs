@@ -32,6 +32,7 @@ pub mod port;
 pub mod prices;
 pub mod provider;
 pub mod quota;
+pub mod reasoning_seal;
 pub mod request_traces;
 pub mod routing;
 pub mod running;

@@ -55,6 +55,8 @@ pub struct ProviderInstance {
     pub quirks: Quirks,
     /// Enables the experimental adaptation of Chat to Responses (CHAT-5).
     pub force_api_support: bool,
+    /// The rules for Responses requests on targets that do not speak Responses.
+    pub responses_fallback: ResponsesFallback,
     /// True if requests carry the trace context (`traceparent`, `tracestate`).
     pub trace_context: bool,
     /// The voice for speech requests that specify none.
@@ -156,6 +158,26 @@ pub struct Origin {
     pub lists: Vec<ListAddress>,
     /// The HTTP version.
     pub http: HttpVersion,
+}
+
+/// The rules for Responses requests on targets that do not speak Responses (RESP-2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ResponsesFallback {
+    /// Requests that need encrypted reasoning, built-in tools or stored state are rejected.
+    #[default]
+    Strict,
+    /// Reasoning is sealed by the gateway, and the tools that Codex always sends are translated or left out.
+    Agents,
+}
+
+impl ResponsesFallback {
+    /// The word in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Agents => "agents",
+        }
+    }
 }
 
 /// The HTTP version of an upstream connection.

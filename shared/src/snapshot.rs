@@ -11,6 +11,7 @@ use crate::id::EndpointName;
 use crate::key_hash::KeyHasher;
 use crate::key_table::AccessTable;
 use crate::operation_id::OperationIds;
+use crate::reasoning_seal::ReasoningKey;
 use crate::routing::{Endpoint, ProviderInstance, Target};
 use crate::secret::Secret;
 
@@ -33,6 +34,8 @@ pub struct Snapshot {
     pub key_hasher: KeyHasher,
     /// Seals and opens the IDs of operations.
     pub operation_ids: OperationIds,
+    /// Seals the reasoning of adapted answers.
+    pub reasoning_key: ReasoningKey,
     /// Tells whether the snapshot may lack changes that other nodes have made.
     pub freshness: Freshness,
 }
@@ -99,6 +102,7 @@ impl Snapshot {
             access: Arc::default(),
             key_hasher: KeyHasher::new(&Secret::new([0; 32])),
             operation_ids: OperationIds::default(),
+            reasoning_key: ReasoningKey::default(),
             freshness: Freshness::default(),
         }
     }

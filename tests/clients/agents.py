@@ -165,6 +165,27 @@ def codex_on_a_chat_only_target_is_told_why_not():
         holds("it ended with 1" in output and "'include' requests" in output, f"the unsupported field: {output}")
 
 
+@SUITE.check(gateway_only=True)
+def codex_on_a_chat_only_target_that_serves_agents():
+    with tempfile.TemporaryDirectory(prefix="llmgw-codex-") as name:
+        folder = pathlib.Path(name)
+        note = folder / "work" / "note.txt"
+        note.parent.mkdir()
+        note.write_text("a draft\n")
+        command = codex(folder, "gpt-5.5-for-agents", "Finish the note. scene:codex_patch=note.txt")
+        lines = events(command, folder, {"GATEWAY_KEY": KEY})
+        equal(note.read_text(), "written by a script\n", "the note")
+        items = [line["item"] for line in lines if line["type"] == "item.completed"]
+        kinds = [item["type"] for item in items]
+        equal((kinds.count("file_change"), kinds.count("command_execution")), (1, 1), f"what it did: {kinds}")
+        equal(items[-1].get("text"), "The note is finished.", "the last answer")
+        equal((lines[-1]["usage"]["input_tokens"], lines[-1]["usage"]["output_tokens"]), (60, 27), "usage")
+        asked = last()
+        equal(asked["path"], "/chat/v1/chat/completions", "what was asked")
+        thoughts = [message.get("reasoning_content") for message in asked["body"]["messages"] if message["role"] == "assistant"]
+        equal(thoughts, ["A draft.", "Now look at it."], "its reasoning comes back, opened")
+
+
 @SUITE.check()
 def aider_on_a_native_target():
     with tempfile.TemporaryDirectory(prefix="llmgw-aider-") as name:

@@ -41,6 +41,12 @@ providers:
     base_url: {upstream}/chat/v1
     api_key: sk-scripted-chat
     models: [m]
+  agents:
+    type: compatible
+    base_url: {upstream}/chat/v1
+    api_key: sk-scripted-chat
+    responses_fallback: agents
+    models: [{{id: m, rules: {{reasoning_back: all}}}}]
 endpoints:
   either:
     failover:
@@ -55,6 +61,8 @@ endpoints:
     failover: [{{provider: openai, model: m}}]
   gpt-5.5-on-chat:
     failover: [{{provider: chat, model: m}}]
+  gpt-5.5-for-agents:
+    failover: [{{provider: agents, model: m}}]
 policies:
   defaults:
     retry_max_attempts: 1           # so that it is the clients who retry

@@ -23,6 +23,8 @@ export type AdaptationPage = {
 
 /** One translation of a request. */
 export type AdaptationStep = {
+  /** The fields with another fate at providers with `responses_fallback: agents`. */
+  agents: AdaptedField[];
   fields: AdaptedField[];
   /** The protocol before it. */
   from: string;
@@ -2437,6 +2439,8 @@ export type Provider = {
   region: string | null;
   /** The well-known provider that sets type and address; null if none does. */
   registry_id: string | null;
+  /** The rules for Responses requests on models that do not speak Responses: `agents` serves Codex. */
+  responses_fallback: "strict" | "agents";
   /** True if the configuration file has a provider or an endpoint of the same name. */
   shadowed: boolean;
   /** The OAuth sign-in. Absent for a provider that uses none, and in answers other than those of `GET providers`. */

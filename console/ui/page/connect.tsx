@@ -247,7 +247,7 @@ function SpeaksResponses({ keyId, model, first }: { keyId: string; model: string
   if (!isRefused) return null;
   return (
     <p class="alert warn" role="status">
-      The first target of {model} does not speak Responses: Codex will be refused.{" "}
+      The first target of {model} does not speak Responses: Codex will be refused, unless its provider serves agents.{" "}
       <a href={href(`/routes/${encodeURIComponent(model)}`)}>Change the order</a>
     </p>
   );

@@ -60,6 +60,7 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
   const [model, setModel] = useState("");
   const health = useResource<PageOf<ProviderHealth>>("health/providers").data.value?.data.find(({ provider }) => provider === of.id);
   const isFile = of.source === "file";
+  const agents = of.responses_fallback === "agents";
   const close = (): void => setDoing(null);
   const suffix = of.shadowed ? "?source=api" : "";
   const path = `providers/${encodeURIComponent(of.id)}${suffix}`;
@@ -76,6 +77,12 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
           disabled: isFile,
         }
       : { label: "Disable", icon: "power", run: () => setDoing("disable"), disabled: isFile },
+    {
+      label: agents ? "Stop serving Codex" : "Serve Codex",
+      icon: "terminal",
+      run: () => void patch({ responses_fallback: agents ? "strict" : "agents" }).catch((error: Error) => notify(error.message)),
+      disabled: isFile,
+    },
     { label: "Delete", icon: "trash-2", run: () => setDoing("delete"), danger: true, disabled: isFile },
   ];
   const prove = (model: string): void => {
@@ -341,6 +348,12 @@ function limitRows(health: ProviderHealth | undefined): [string, string][] {
   });
 }
 
+/** How the models of a provider serve Codex. */
+const codexOf = ({ protocols, responses_fallback }: Provider): string => {
+  if (protocols.includes("responses")) return "natively";
+  return responses_fallback === "agents" ? "by adaptation" : "refused";
+};
+
 function FactsCard({ of, health }: { of: Provider; health: ProviderHealth | undefined }) {
   const { credential } = of;
   const four = credential.last_four ? `set, ends in ${credential.last_four}` : "set";
@@ -364,6 +377,7 @@ function FactsCard({ of, health }: { of: Provider; health: ProviderHealth | unde
           ["Credential", CREDENTIALS[of.auth ?? ""] ?? credential.reference ?? (credential.set ? four : "none")],
           ["Replaced", credential.updated_at_ms ? day(credential.updated_at_ms) : null],
           ["Protocols", of.protocols.join(", ")],
+          ["Codex", codexOf(of)],
           ["Answer begins", `within ${secondsText(of.timeout)}`],
           ["Pause in a stream", `up to ${secondsText(of.stream_idle_timeout)}`],
         ]}

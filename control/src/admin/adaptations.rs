@@ -48,6 +48,8 @@ struct ShownStep {
     /// The protocol after it.
     to: &'static str,
     fields: Vec<ShownField>,
+    /// The fields with another fate at providers with `responses_fallback: agents`.
+    agents: Vec<ShownField>,
 }
 
 /// The fate of one field.
@@ -84,7 +86,11 @@ impl ShownAdaptation {
 
 impl ShownStep {
     fn of(step: &AdaptationStep) -> Self {
-        let field = |&AdaptedField { field, fate, note }: &AdaptedField| ShownField { field, fate, note };
-        Self { from: step.from.name(), to: step.to.name(), fields: step.fields.iter().map(field).collect() }
+        let shown = |fields: &[AdaptedField]| {
+            let field = |&AdaptedField { field, fate, note }: &AdaptedField| ShownField { field, fate, note };
+            fields.iter().map(field).collect()
+        };
+        let (from, to) = (step.from.name(), step.to.name());
+        Self { from, to, fields: shown(&step.fields), agents: shown(&step.agents) }
     }
 }

@@ -6,13 +6,16 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use http::HeaderValue;
 use http::uri::PathAndQuery;
+use shared::access::Access;
 use shared::error_kind::ErrorKind;
 use shared::model_rules::Thinking;
 use shared::operation::Dialect;
+use shared::operation_id::Owner;
 use shared::provider::path::UpstreamCall;
 use shared::provider::quirks::ToolIds;
-use shared::routing::{InstanceReach, Target};
-use shared::snapshot::Route;
+use shared::reasoning_seal::ReasoningSeal;
+use shared::routing::{InstanceReach, ResponsesFallback, Target};
+use shared::snapshot::{Route, Snapshot};
 use wire::adapt::{Adaptation, Asking, Counting, Flaw, Rejection, SignedRequest, Traits};
 use wire::media::videos::Vendor;
 use wire::media::with_voice;
@@ -37,6 +40,20 @@ pub(crate) struct RoutedRequest<'a> {
     pub(crate) route: &'a Route,
     pub(crate) head: &'a Head,
     pub(crate) body: &'a HeldBody,
+    /// Seals reasoning for the caller, if a target of the route needs it.
+    pub(crate) seal: Option<&'a ReasoningSeal>,
+}
+
+/// Returns the seal of the caller's reasoning, if a target of `route` serves agents.
+pub(crate) fn seal(
+    snapshot: &Snapshot,
+    route: &Route,
+    head: &Head,
+    access: &Access,
+) -> Option<ReasoningSeal> {
+    let serves_agents = |target: &Target| target.provider.responses_fallback == ResponsesFallback::Agents;
+    let is_needed = head.dialect == Dialect::Responses && route.targets().iter().any(serves_agents);
+    if is_needed { snapshot.reasoning_key.seal_of(&Owner::of(access)) } else { None }
 }
 
 /// A request for one target, and the way to read its answer.
@@ -91,6 +108,7 @@ pub(crate) struct Translation {
     input_tokens: u64,
     stream: bool,
     include_usage: bool,
+    seal: Option<ReasoningSeal>,
 }
 
 /// Translates the request into the target's protocol.
@@ -143,6 +161,9 @@ pub(crate) fn draft(routed: RoutedRequest<'_>, target: &Target) -> Result<Draft,
         {
             return Err(rejection);
         }
+        if let Some(rejection) = wire::adapt::sealed_elsewhere(head, &segments) {
+            return Err(rejection);
+        }
         let understood = dialect.is_conversation() || dialect == Dialect::Images;
         let (segments, dropped) = signed(segments, head, target);
         let native = AnswerReader::Native { dialect, include_usage, dropped };
@@ -166,6 +187,10 @@ pub(crate) fn draft(routed: RoutedRequest<'_>, target: &Target) -> Result<Draft,
         input_tokens: head.input.estimate(head.dialect, model),
         stream: head.stream,
         include_usage,
+        seal: match target.provider.responses_fallback {
+            ResponsesFallback::Strict => None,
+            ResponsesFallback::Agents => routed.seal.cloned(),
+        },
     })))
 }
 
@@ -177,10 +202,10 @@ fn path(target: &Target, dialect: Dialect, call: UpstreamCall) -> Result<PathAnd
 
 impl Translation {
     fn run(self) -> Result<TargetRequest, Rejection> {
-        let Self { pair, segments, target, seed, input_tokens, stream, include_usage } = self;
+        let Self { pair, segments, target, seed, input_tokens, stream, include_usage, seal } = self;
         let prepared = (pair.prepare)(&Asking {
             body: &segments.concat(),
-            target: &traits(&target),
+            target: &Traits { agents: seal.as_ref(), ..traits(&target) },
             selector: target.model.id.as_str(),
             seed: seed.to_str().unwrap_or_default().trim_start_matches("req_"),
             now_s: shared::clock::unix_ms() / 1_000,
@@ -408,6 +433,7 @@ mod tests {
                 input_tokens: 1,
                 stream: false,
                 include_usage: false,
+                seal: None,
             }));
             let mut memory = MemoryReservation::new(&budget);
             assert!(memory.take(7));

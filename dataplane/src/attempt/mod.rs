@@ -22,6 +22,7 @@ use shared::access::Access;
 use shared::operation::Dialect;
 use shared::port::ExchangeTap;
 use shared::quota::Exceeded;
+use shared::reasoning_seal::ReasoningSeal;
 use shared::routing::Target;
 use shared::snapshot::Route;
 use wire::request::Head;
@@ -63,6 +64,8 @@ pub(crate) struct Job {
     /// Observes what is exchanged with upstreams.
     pub(crate) tap: Option<Arc<dyn ExchangeTap>>,
     pub(crate) budget: FailoverBudget,
+    /// Seals reasoning for the caller, if a target of the route needs it.
+    pub(crate) seal: Option<ReasoningSeal>,
 }
 
 /// A reservation that waits for a larger share of a quota.
@@ -70,7 +73,8 @@ type Reserving<'a> = Pin<Box<dyn Future<Output = Result<(), Fault>> + 'a>>;
 
 impl Job {
     fn routed(&self) -> RoutedRequest<'_> {
-        self.worker.routed(&self.route, &self.head, &self.body)
+        let seal = self.seal.as_ref();
+        RoutedRequest { seal, ..self.worker.routed(&self.route, &self.head, &self.body) }
     }
 
     /// Waits for a larger share of the exceeded quota, if other nodes share it, and reserves again. Boxed: a request that need

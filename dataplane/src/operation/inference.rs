@@ -16,7 +16,7 @@ use shared::snapshot::{Route, Snapshot};
 use wire::multipart::{self, FormFault, FormScan};
 use wire::request::{Head, HeadScan, ScanError};
 
-use crate::adapt;
+use crate::adapt::{self, RoutedRequest};
 use crate::admit::labels;
 use crate::admit::quota;
 use crate::attempt::{self, FailoverBudget, Job};
@@ -112,16 +112,19 @@ pub(crate) async fn explain(
             .as_ref()
             .and_then(|rehearsal| rehearsal.faults.as_deref()),
     };
+    let request = |route: &Route, target: &Target| {
+        let seal = adapt::seal(authorized.snapshot, route, &head, authorized.access);
+        let routed = RoutedRequest { seal: seal.as_ref(), ..worker.routed(route, &head, &body) };
+        adapt::target_request(routed, target)
+    };
     let refuses = |route: &Route, target: &Target| {
-        let routed = worker.routed(route, &head, &body);
-        if head.is_poll { None } else { adapt::target_request(routed, target).err() }
+        if head.is_poll { None } else { request(route, target).err() }
     };
     let told = |route: &Route, target: &Target| {
         if head.is_poll {
             return Default::default();
         }
-        let prepared = adapt::target_request(worker.routed(route, &head, &body), target);
-        prepared.map(|request| request.reader.told()).unwrap_or_default()
+        request(route, target).map(|request| request.reader.told()).unwrap_or_default()
     };
     let demand = question.needs.demand;
     let is_over = |route: &Route, target: &Target| {
@@ -183,6 +186,7 @@ impl AuthorizedRequest<'_> {
         self.exchange.is_recorded.set(true);
         let route = selected.inspect_err(|fault| record.fail(fault))?;
         let job = Job {
+            seal: adapt::seal(self.snapshot, &route, &head, self.access),
             worker: Rc::clone(worker),
             access: Arc::clone(self.access),
             route,

@@ -209,6 +209,22 @@ def codex(ask, path):
     return Scene(pieces=words("The note is written."))
 
 
+def codex_patch(ask, path):
+    """A session of Codex: it edits a file by a patch, a function that stands for its custom tool, looks at it, and ends."""
+    require({"apply_patch", "exec_command"} <= set(ask.tools), f"the tools apply_patch and exec_command, not {ask.tools}")
+    step = len(ask.results)
+    if step == 0:
+        patch = f"*** Begin Patch\n*** Update File: {path}\n@@\n-a draft\n+written by a script\n*** End Patch\n"
+        call = Call("call_patch", "apply_patch", json.dumps({"input": patch}))
+        return Scene(reasoning="A draft.", pieces=words("I edit it."), calls=(call,))
+    if step == 1:
+        require("Success" in ask.last_results(["apply_patch"])[0], f"an edited file: {ask.results}")
+        call = Call("call_cat", "exec_command", json.dumps({"cmd": f"cat {path}"}))
+        return Scene(reasoning="Now look at it.", pieces=words("I look at it."), calls=(call,))
+    require("written by a script" in ask.last_results(["exec_command"])[0], f"the note's text in {ask.results}")
+    return Scene(pieces=words("The note is finished."))
+
+
 def aider(ask, path):
     """A session of aider, which extracts whole files from the text of an answer and then requests a commit message."""
     require(not ask.tools, f"no tools, not {ask.tools}")
@@ -236,7 +252,7 @@ SCENES = {
     function.__name__: function
     for function in (
         hello, odd, system, think, weather, schema, picture, slow, endless, breaks, drops, refuse, flaky, claude_code,
-        codex, aider, opencode,
+        codex, codex_patch, aider, opencode,
     )
 }  # fmt: skip
 

@@ -16,7 +16,7 @@ use shared::operation::Dialect;
 use shared::policy::{CircuitPolicy, ClientTimeouts, RetryPolicy};
 use shared::provider::ProviderKind;
 use shared::provider::quirks::Quirks;
-use shared::routing::{EchoOptions, HttpVersion, Model, Origin};
+use shared::routing::{EchoOptions, HttpVersion, Model, Origin, ResponsesFallback};
 use shared::secret::Secret;
 use shared::usage::EndUsers;
 
@@ -309,6 +309,8 @@ pub struct Provider {
     pub disabled: bool,
     /// True to opt in to the experimental adaptation of Chat to Responses (CHAT-5).
     pub force_api_support: bool,
+    /// The rules for Responses requests, if the upstream does not speak Responses.
+    pub responses_fallback: ResponsesFallback,
     /// True if its requests carry the trace context of W3C.
     pub trace_context: bool,
     /// Its models: the configured ones, and those that only an endpoint names.

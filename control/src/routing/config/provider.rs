@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue};
 use shared::id::{ModelId, ProviderId};
 use shared::operation::Dialect;
 use shared::provider::{Inside, KINDS, ProviderKind, Reach, kind};
-use shared::routing::{Model, Origin};
+use shared::routing::{Model, Origin, ResponsesFallback};
 
 use super::describe::{dialects, echo, model, model_id, seconds};
 use super::env::Environment;
@@ -98,6 +98,7 @@ impl ProviderReader<'_> {
             default_voice: self.raw.default_voice.clone(),
             disabled: self.raw.disabled,
             force_api_support: self.raw.force_api_support,
+            responses_fallback: self.responses_fallback(),
             trace_context: self.raw.trace_context,
             models,
             models_known: models_known(known, entry),
@@ -115,6 +116,13 @@ impl ProviderReader<'_> {
         let mut path: YamlPath = vec![key("providers"), key(self.id)];
         path.extend_from_slice(below);
         self.notes.add(&path, message);
+    }
+
+    fn responses_fallback(&self) -> ResponsesFallback {
+        match self.raw.responses_fallback {
+            raw::ResponsesFallback::Strict => ResponsesFallback::Strict,
+            raw::ResponsesFallback::Agents => ResponsesFallback::Agents,
+        }
     }
 
     fn entry(&mut self) -> Option<&'static RegistryEntry> {

@@ -152,6 +152,8 @@ pub(super) struct Provider {
     pub(super) disabled: bool,
     /// Enable the experimental adaptation of Chat to Responses.
     pub(super) force_api_support: bool,
+    /// Rules for Responses requests on models that do not speak Responses; `agents` serves Codex.
+    pub(super) responses_fallback: ResponsesFallback,
     /// Send the W3C trace context (`traceparent`, `tracestate`) upstream while traces are exported.
     pub(super) trace_context: bool,
     /// Models that the instance serves.
@@ -218,6 +220,15 @@ impl JsonSchema for Protocol {
         let names: Vec<&str> = Dialect::ALL.iter().map(|dialect| dialect.name()).collect();
         json_schema!({"description": "A wire protocol.", "type": "string", "enum": names})
     }
+}
+
+/// Rules for Responses requests on models that do not speak Responses.
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ResponsesFallback {
+    #[default]
+    Strict,
+    Agents,
 }
 
 /// HTTP version for requests to an upstream.

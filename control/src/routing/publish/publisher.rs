@@ -9,6 +9,7 @@ use shared::health::Board;
 use shared::key_hash::KeyHasher;
 use shared::operation_id::OperationIds;
 use shared::quota::Counters;
+use shared::reasoning_seal::ReasoningKey;
 use shared::sanitize;
 use shared::snapshot::{Snapshot, SnapshotPublisher};
 
@@ -53,6 +54,7 @@ pub(crate) struct Publisher {
     counters: Arc<Counters>,
     hasher: KeyHasher,
     operation_ids: OperationIds,
+    reasoning_key: ReasoningKey,
     freshness: Freshness,
     out: SnapshotPublisher,
     access: AccessHalf,
@@ -110,6 +112,7 @@ impl Publisher {
             counters,
             hasher: KeyHasher::new(&keys.key_hash_key),
             operation_ids: OperationIds::new(&keys.derived_bytes("operation ids")),
+            reasoning_key: ReasoningKey::new(&keys.derived_bytes("reasoning of adapted answers")),
             keys,
             freshness,
             out,
@@ -270,6 +273,7 @@ impl Publisher {
             access: Arc::clone(&self.access.table),
             key_hasher: self.hasher.clone(),
             operation_ids: self.operation_ids.clone(),
+            reasoning_key: self.reasoning_key.clone(),
             freshness: self.freshness.clone(),
         });
         self.counters.published(shared::clock::unix_ms());

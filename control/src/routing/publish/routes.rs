@@ -90,6 +90,7 @@ fn instance(
         lacks: provider.lacks.clone(),
         quirks: provider.quirks,
         force_api_support: provider.force_api_support,
+        responses_fallback: provider.responses_fallback,
         trace_context: provider.trace_context,
         default_voice: provider.default_voice.clone(),
         timeout: provider.timeout,

@@ -1,7 +1,11 @@
 //! Features of a Responses request that some native targets lack: stored state, encrypted reasoning, built-in tools,
 //! values of `include` (RESP-2).
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
+use memchr::memmem::Finder;
+use shared::reasoning_seal::PREFIX;
 
 use super::Rejection;
 use crate::json::{JsonPlace, JsonSink, KEY_BYTES_MAX, Scanner, unescape};
@@ -45,6 +49,35 @@ pub fn lacking<'a>(
         FeatureList::Include => rejection(&format!("include.{index}")),
     })
 }
+
+/// Returns the rejection of a request for a native target, if it contains reasoning that the gateway sealed for a target
+/// of another protocol.
+pub fn sealed_elsewhere(head: &Head, segments: &[Bytes]) -> Option<Rejection> {
+    if !head.state.encrypted_content {
+        return None;
+    }
+    let is_sealed = |after: &[u8]| {
+        let value = after.trim_ascii_start().strip_prefix(b":").map(<[u8]>::trim_ascii_start);
+        value
+            .and_then(|value| value.strip_prefix(b"\""))
+            .is_some_and(|text| text.starts_with(PREFIX.as_bytes()))
+    };
+    let body = segments.iter().any(|segment| {
+        ENCRYPTED
+            .find_iter(segment)
+            .any(|at| is_sealed(segment.get(at.saturating_add(NAME.len())..).unwrap_or_default()))
+    });
+    body.then(|| {
+        Rejection::new(
+            "input",
+            "contains reasoning that the gateway sealed for a model without the Responses API. Continue with that \
+             model, remove the reasoning items, or begin a new conversation.",
+        )
+    })
+}
+
+const NAME: &[u8] = br#""encrypted_content""#;
+static ENCRYPTED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(NAME));
 
 fn rejection(param: &str) -> Rejection {
     Rejection::new(

@@ -37,10 +37,11 @@ use shared::model_rules::ModelRules;
 use shared::operation::Dialect;
 use shared::provider::path::UpstreamCall;
 use shared::provider::quirks::ToolIds;
+use shared::reasoning_seal::ReasoningSeal;
 use shared::usage::TokenCounts;
 
 pub use counting::Counting;
-pub use features::lacking;
+pub use features::{lacking, sealed_elsewhere};
 pub use loss::{Fate, Loss};
 pub use param::client_param;
 pub use tool_call_ids::with_tool_ids;
@@ -64,6 +65,8 @@ pub struct Adaptation {
     pub via: Option<Dialect>,
     /// The fate of every field; empty if the pair is a chain.
     pub losses: &'static [Loss],
+    /// The fates that differ at targets that serve agents (`responses_fallback: agents`).
+    pub agents: &'static [Loss],
     /// Translates the client's request into the target's dialect.
     pub prepare: fn(&Asking<'_>) -> Result<Prepared, Rejection>,
     /// Returns the member of the client's request from which a member of the prepared one was made, both written as in
@@ -164,6 +167,8 @@ pub struct Traits<'a> {
     pub stops_max: Option<usize>,
     /// True if the target supports tools whose input is free text.
     pub custom_tools: bool,
+    /// Seals the reasoning for the client, if the target serves Responses clients by the rules for agents.
+    pub agents: Option<&'a ReasoningSeal>,
     /// The protocol version, if a Messages request carries it in the body in place of the model, which is then in the
     /// path.
     pub messages_version: Option<&'a str>,
@@ -194,6 +199,7 @@ impl<'a> Traits<'a> {
             images: false,
             stops_max: None,
             custom_tools: false,
+            agents: None,
             messages_version: None,
         }
     }
@@ -286,7 +292,13 @@ fn table(pair: &Adaptation) -> AdaptationTable {
 
 fn step(pair: &Adaptation) -> AdaptationStep {
     let field = |loss: &Loss| AdaptedField { field: loss.field, fate: loss.fate.name(), note: loss.note };
-    AdaptationStep { from: pair.client, to: pair.target, fields: pair.losses.iter().map(field).collect() }
+    let fields = |losses: &[Loss]| losses.iter().map(field).collect();
+    AdaptationStep {
+        from: pair.client,
+        to: pair.target,
+        fields: fields(pair.losses),
+        agents: fields(pair.agents),
+    }
 }
 
 #[cfg(test)]

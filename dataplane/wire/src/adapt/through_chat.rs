@@ -80,7 +80,7 @@ pub(super) const fn by_way_of_chat(
     target: Dialect,
     prepare: fn(&Asking<'_>) -> Result<Prepared, Rejection>,
 ) -> Adaptation {
-    Adaptation { client, target, via: Some(Dialect::Chat), losses: &[], prepare, origin: None }
+    Adaptation { client, target, via: Some(Dialect::Chat), losses: &[], agents: &[], prepare, origin: None }
 }
 
 /// Translates a client's request for a chat target.
@@ -93,6 +93,7 @@ pub(super) fn over_chat(client: &ClientSide, asking: &Asking<'_>) -> Result<Prep
         .and_then(|()| chat_rules::apply(&mut client_side.request, asking.target, &mut adjusted))
         .map_err(|rejection| traced(client, asking, rejection))?;
     let dropped = with_images(client_side.dropped, client.pair.client, Dialect::Chat, &client_side.request);
+    let dropped = with_reasoning(dropped, Dialect::Chat, &mut client_side.request, asking.target);
     client_side.request.messages.retain(|message| !message.has_only_images());
     let body = client_side.request.write(asking.target.model, asking.body.len());
     let answers = Box::new(ThroughChat { target: Box::new(NativeChat), client: client_side.client });
@@ -138,11 +139,12 @@ pub(super) fn prepare(
     let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
     let asking = Asking { target: &between, ..*asking };
     let mut client_side = (client.ask)(tape.as_value(), &asking)?;
+    let dropped = with_reasoning(client_side.dropped, target.dialect, &mut client_side.request, &between);
     let translated = fit(&mut client_side.request, &traits)
         .and_then(|()| (target.ask)(&client_side.request, &Asking { target: &traits, ..asking }));
     let translated = translated.map_err(|rejection| traced(client, &asking, rejection))?;
     let answers = Box::new(ThroughChat { target: translated.target, client: client_side.client });
-    let dropped = with_images(client_side.dropped, client.pair.client, target.dialect, &client_side.request);
+    let dropped = with_images(dropped, client.pair.client, target.dialect, &client_side.request);
     let (dropped, changed) = translated.adjusted.finish(dropped, |name| origin_of(client, &asking, name));
     Ok(Prepared { body: translated.body.into(), answers, dropped, changed })
 }
@@ -159,6 +161,33 @@ fn with_images(
         let name =
             if client == Dialect::Responses { "input.image_generation_call" } else { "messages.images" };
         dropped.push(name.to_owned());
+    }
+    dropped
+}
+
+/// Removes the signatures that a target of this dialect cannot read from the reasoning that an agent sent back, and adds
+/// their name to `dropped`.
+fn with_reasoning(
+    mut dropped: Vec<String>,
+    target: Dialect,
+    request: &mut ChatRequest<'_, '_>,
+    traits: &Traits<'_>,
+) -> Vec<String> {
+    if traits.agents.is_none() {
+        return dropped;
+    }
+    let reads_thoughts = matches!(target, Dialect::Messages | Dialect::Bedrock);
+    let mut is_left_out = false;
+    for message in &mut request.messages {
+        if !reads_thoughts {
+            is_left_out |= !std::mem::take(&mut message.thoughts).is_empty();
+        }
+        if !traits.takes_signatures() || reads_thoughts {
+            is_left_out |= message.signature.take().is_some();
+        }
+    }
+    if is_left_out {
+        dropped.push("input.reasoning.encrypted_content".to_owned());
     }
     dropped
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use shared::usage::TokenCounts;
 
-use super::{ClientUsage, OutputMedia};
+use super::{ClientUsage, OutputMedia, ThinkingPart};
 use crate::extras::Extras;
 use crate::json::meant_bytes;
 
@@ -59,6 +59,19 @@ pub(crate) struct ChatCall<'a> {
 pub(crate) enum ThinkingBlock<'a> {
     Thinking { text: Cow<'a, str>, signature: Cow<'a, str> },
     Redacted(Cow<'a, str>),
+}
+
+impl ThinkingBlock<'_> {
+    /// Returns the parts of the block, as a stream would contain them.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (ThinkingPart, &str)> {
+        let parts = match self {
+            Self::Thinking { text, signature } => {
+                [Some((ThinkingPart::Text, &**text)), Some((ThinkingPart::Signature, &**signature))]
+            }
+            Self::Redacted(data) => [Some((ThinkingPart::Redacted, &**data)), None],
+        };
+        parts.into_iter().flatten().filter(|(_, text)| !text.is_empty())
+    }
 }
 
 impl ChatChoice<'_> {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use shared::operation::Dialect;
-use wire::adapt::{ADAPTATIONS, Adaptation};
+use wire::adapt::{ADAPTATIONS, Loss};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/adaptations.md");
 
@@ -46,16 +46,20 @@ fn wanted() -> String {
                 if (pair.client, pair.target) == (Dialect::Chat, Dialect::Responses) {
                     page.push_str(EXPERIMENTAL);
                 }
-                table(pair, &mut page);
+                table(pair.losses, &mut page);
+                if !pair.agents.is_empty() {
+                    page.push_str(AGENTS);
+                    table(pair.agents, &mut page);
+                }
             }
         }
     }
     page
 }
 
-fn table(pair: &Adaptation, page: &mut String) {
+fn table(losses: &[Loss], page: &mut String) {
     page.push_str("| Field | Fate | |\n|---|---|---|\n");
-    for loss in pair.losses {
+    for loss in losses {
         let note = loss.note.replace('|', "\\|");
         let _ = writeln!(page, "| `{}` | {} | {note} |", loss.field.replace('|', "\\|"), loss.fate.name());
     }
@@ -75,6 +79,14 @@ fn title(dialect: Dialect) -> &'static str {
 
 const EXPERIMENTAL: &str = "\
 **Experimental**: only if the provider has `force_api_support: true`, and only for a model that is known to speak only Responses.
+
+";
+
+const AGENTS: &str = "
+### For agents
+
+With `responses_fallback: agents` the models of a [provider](providers.md#settings-of-a-provider-or-model) serve Codex, over Chat, Messages,
+Gemini and Bedrock. These fields then have another fate; all others that are rejected above stay rejected.
 
 ";
 

@@ -22,21 +22,25 @@ use crate::pair::{fixture_json, prepare, traits};
 
 #[test]
 fn every_loss_row_has_a_case() {
-    for pair in ADAPTATIONS.iter().filter(|pair| pair.via.is_none()) {
-        let name = format!("{}_over_{}", pair.client.name(), pair.target.name());
+    let pairs = || ADAPTATIONS.iter().filter(|pair| pair.via.is_none());
+    let name = |pair: &Adaptation| format!("{}_over_{}", pair.client.name(), pair.target.name());
+    let strict = pairs().map(|pair| (pair, name(pair), pair.losses));
+    let agents = pairs().filter(|pair| !pair.agents.is_empty());
+    let agents = agents.map(|pair| (pair, name(pair) + "_for_agents", pair.agents));
+    for (pair, name, losses) in strict.chain(agents) {
         let file = fixture_json(&format!("loss/{name}.json"));
         let cases = file["cases"].as_array().unwrap();
         for (position, case) in cases.iter().enumerate() {
             let field = case["field"].as_str().unwrap();
-            let row = pair.losses.iter().find(|loss| loss.field == field);
+            let row = losses.iter().find(|loss| loss.field == field);
             let row = row.unwrap_or_else(|| panic!("{name}: no row is called {field}"));
             Case { name: format!("{name}: {field} (case {position})"), pair, case, fate: row.fate }
                 .check(&file["base"]);
         }
-        for (position, loss) in pair.losses.iter().enumerate() {
+        for (position, loss) in losses.iter().enumerate() {
             let field = loss.field;
             assert!(cases.iter().any(|case| case["field"] == field), "{name}: {field} has no case");
-            let first = pair.losses.iter().position(|other| other.field == field);
+            let first = losses.iter().position(|other| other.field == field);
             assert_eq!(first, Some(position), "{name}: {field} has two rows");
             assert!(!loss.note.is_empty(), "{name}: {field} has no note");
         }

@@ -36,6 +36,7 @@ mod nothing_is_lost;
 mod pair;
 mod recorded;
 mod repeated_event;
+mod responses_for_agents;
 mod responses_over_chat;
 #[path = "../hold/responses_reader.rs"]
 mod responses_reader;

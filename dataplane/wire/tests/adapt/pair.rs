@@ -3,8 +3,12 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
+use shared::id::KeyId;
 use shared::model_rules::ModelRules;
 use shared::operation::Dialect;
+use shared::operation_id::Owner;
+use shared::reasoning_seal::{ReasoningKey, ReasoningSeal};
+use shared::secret::Secret;
 use wire::adapt::{Adaptation, Answers, Asking, Prepared, Rejection, Traits};
 use wire::stream::{AnswerStream, StreamState, Trouble};
 
@@ -43,6 +47,7 @@ pub(crate) fn traits(flags: &Value) -> Traits<'_> {
             "developer" => traits.developer_role = on(),
             "custom_tools" => traits.custom_tools = on(),
             "files" => traits.files = on(),
+            "agents" if on() => traits.agents = Some(Box::leak(Box::new(seal_of("owner")))),
             "leading_system" => traits.leading_system = on(),
             "images" => traits.images = on(),
             "rules" => traits.rules = Box::leak(Box::new(rules(flag).clone().or(traits.rules))),
@@ -52,6 +57,11 @@ pub(crate) fn traits(flags: &Value) -> Traits<'_> {
         }
     }
     traits
+}
+
+/// Returns the seal of the reasoning of this owner.
+pub(crate) fn seal_of(owner: &str) -> ReasoningSeal {
+    ReasoningKey::new(&Secret::new([5; 32])).seal_of(&Owner::Key(KeyId::new(owner))).unwrap()
 }
 
 /// Returns the rules that a test sets; they live until its end.

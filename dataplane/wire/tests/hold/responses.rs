@@ -2,7 +2,11 @@
 
 use serde_json::Value;
 use serde_json::value::RawValue;
+use shared::id::KeyId;
 use shared::operation::Dialect;
+use shared::operation_id::Owner;
+use shared::reasoning_seal::ReasoningKey;
+use shared::secret::Secret;
 use wire::adapt::Traits;
 
 use super::{answered, chat_client, decode, pieces, prepared, responses_reader};
@@ -17,8 +21,23 @@ pub(crate) fn responses_over_chat(input: &[u8]) {
         assert!(body["messages"].is_array() && body["model"] == "target");
     }
     let own = br#"{"input":"x","stream":true}"#;
-    let answers = prepared(Dialect::Responses, Dialect::Chat, own, &target).unwrap().answers;
-    let (out, state) = answered(&*answers, &pieces);
+    responses_answer(own, &target, &pieces);
+    let seal = ReasoningKey::new(&Secret::new([9; 32])).seal_of(&Owner::Key(KeyId::new("k"))).unwrap();
+    let agents = Traits { custom_tools: false, agents: Some(&seal), ..target };
+    if let Ok(prepared) = prepared(Dialect::Responses, Dialect::Chat, &whole, &agents) {
+        let body: Value = serde_json::from_slice(&prepared.body).unwrap();
+        assert!(body["messages"].is_array() && body["model"] == "target");
+    }
+    let own = br#"{"input":"x","stream":true,"include":["reasoning.encrypted_content"],"reasoning":{"summary":"auto"},
+        "tools":[{"type":"custom","name":"f"},{"type":"namespace","name":"n","tools":[{"type":"function","name":"g"}]}]}"#;
+    responses_answer(own, &agents, &pieces);
+}
+
+/// Asserts that the answer in `pieces` to the request `own` is one that a strict client can read, however it is cut.
+fn responses_answer(own: &[u8], target: &Traits<'_>, pieces: &[&[u8]]) {
+    let whole = pieces.concat();
+    let answers = prepared(Dialect::Responses, Dialect::Chat, own, target).unwrap().answers;
+    let (out, state) = answered(&*answers, pieces);
     assert_eq!(answered(&*answers, &[&whole]), (out.clone(), state.clone()));
     assert_eq!(out.is_empty(), !state.content && !state.done && state.error.is_none());
     if readable(&out) {

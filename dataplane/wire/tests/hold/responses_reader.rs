@@ -60,12 +60,17 @@ fn grow(growing: &mut Vec<Option<Value>>, items: &mut Vec<Value>, kind: &str, da
         let mut done = data["item"].clone();
         assert!(["completed", "incomplete"].contains(&done["status"].as_str().unwrap()));
         done["status"] = json!("in_progress");
+        // Reasoning is sealed when it is complete.
+        done.as_object_mut().unwrap().remove("encrypted_content");
         assert_eq!(*item, done, "the deltas add up to the final item");
         items[index] = data["item"].clone();
         growing[index] = None;
         return;
     }
     assert_eq!(item["id"], data["item_id"]);
+    if kind.starts_with("reasoning_summary") {
+        return grow_summary(item, kind, data);
+    }
     let part = data["content_index"].as_u64().map(|part| usize::try_from(part).unwrap());
     match (kind, part) {
         ("content_part.added", Some(part)) => {
@@ -93,6 +98,21 @@ fn grow(growing: &mut Vec<Option<Value>>, items: &mut Vec<Value>, kind: &str, da
             assert_eq!(item["arguments"], data["arguments"]);
         }
         ("custom_tool_call_input.done", None) => assert_eq!(item["input"], data["input"]),
+        _ => panic!("no client knows {kind}"),
+    }
+}
+
+fn grow_summary(item: &mut Value, kind: &str, data: &Value) {
+    let part = usize::try_from(data["summary_index"].as_u64().unwrap()).unwrap();
+    let parts = item["summary"].as_array_mut().unwrap();
+    match kind {
+        "reasoning_summary_part.added" => {
+            assert_eq!(part, parts.len());
+            parts.push(data["part"].clone());
+        }
+        "reasoning_summary_text.delta" => push(&mut parts[part]["text"], &data["delta"]),
+        "reasoning_summary_text.done" => assert_eq!(parts[part]["text"], data["text"]),
+        "reasoning_summary_part.done" => assert_eq!(parts[part], data["part"]),
         _ => panic!("no client knows {kind}"),
     }
 }

@@ -100,6 +100,7 @@ fn instance(provider: &Provider) -> ProviderInstance {
         lacks: Vec::new(),
         quirks: provider.quirks,
         force_api_support: false,
+        responses_fallback: Default::default(),
         trace_context: false,
         default_voice: None,
         models_known: Arc::default(),

@@ -44,6 +44,9 @@ pub(crate) struct ProviderSettings {
     disabled: bool,
     /// True if Chat may be adapted to Responses, which is experimental.
     force_api_support: bool,
+    /// The rules for Responses requests on models that do not speak Responses: `agents` serves Codex.
+    #[cfg_attr(test, schemars(extend("enum" = ["strict", "agents"])))]
+    responses_fallback: &'static str,
     /// True if requests carry the W3C trace context while traces are exported.
     trace_context: bool,
     /// The declared models, as IDs or with what is known about them.
@@ -198,6 +201,7 @@ impl ProviderSettings {
             default_voice: provider.default_voice.clone(),
             disabled: provider.disabled,
             force_api_support: provider.force_api_support,
+            responses_fallback: provider.responses_fallback.name(),
             trace_context: provider.trace_context,
             models: provider.models.iter().map(|model| DeclaredModel::of(model)).collect(),
             headers: provider.headers.iter().map(|(name, _)| (name.to_string(), DOTS)).collect(),

@@ -101,7 +101,7 @@ fn write_tools(
     for function in &tools.functions {
         json.object().name("toolSpec").object().name("name").text(&names.fit(&function.name));
         if let Some(description) = function.description() {
-            json.name("description").text(description);
+            json.name("description").text(&description);
         }
         function.write_parameters(json.name("inputSchema").object().name("json"));
         json.end_object().end_object().end_object();

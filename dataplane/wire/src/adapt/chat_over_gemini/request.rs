@@ -60,9 +60,7 @@ fn write_tools(
     json.name("tools").list().object().name("functionDeclarations").list();
     for function in &tools.functions {
         json.object().name("name").text(&names.fit(&function.name));
-        if let Some(description) = function.description {
-            json.name("description").tree(description);
-        }
+        function.write_description(json);
         if function.parameters.is_some() {
             function.write_parameters(json.name("parametersJsonSchema"));
         }

@@ -19,6 +19,7 @@ pub(super) const PAIR: Adaptation = Adaptation {
     target: Dialect::Messages,
     via: None,
     losses: losses::LOSSES,
+    agents: &[],
     prepare: |asking| through_chat::for_chat(&TARGET, asking),
     origin: None,
 };

@@ -20,6 +20,7 @@ pub(super) const PAIR: Adaptation = Adaptation {
     target: Dialect::Responses,
     via: None,
     losses: losses::LOSSES,
+    agents: &[],
     prepare: |asking| through_chat::for_chat(&TARGET, asking),
     origin: None,
 };

@@ -61,7 +61,9 @@ fn write_functions(request: &RequestTools<'_, '_>, names: &mut ToolNames, json: 
 
 fn write_function(function: &ChatFunction<'_, '_>, names: &mut ToolNames, json: &mut JsonWriter) {
     json.object().name("type").text("function").name("name").text(&names.fit(&function.name));
-    write_description(function.description, json);
+    if !function.description.is_some_and(read::is_empty) {
+        function.write_description(json);
+    }
     function.write_parameters(json.name("parameters"));
     // The target's default is true, which rejects schemas that are not closed.
     json.name("strict").raw(if function.strict { b"true" } else { b"false" }).end_object();

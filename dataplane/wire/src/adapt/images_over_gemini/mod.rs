@@ -18,6 +18,7 @@ pub(super) const PAIR: Adaptation = Adaptation {
     target: Dialect::Gemini,
     via: None,
     losses: losses::LOSSES,
+    agents: &[],
     prepare: request::prepare,
     origin: None,
 };

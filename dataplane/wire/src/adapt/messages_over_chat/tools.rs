@@ -70,6 +70,7 @@ fn one<'t, 'i>(
         description: member(tool, "description").filter(is_text),
         parameters: Some(ObjectSchema(input)),
         merged: None,
+        free_text: None,
         strict: strict && builder.target.strict_tools && input.is_some_and(schema::is_strict),
         cache: builder.cache_mark(tool),
     })

@@ -3,15 +3,17 @@
 use bytes::Bytes;
 use shared::usage::{Finish, TokenCounts};
 
+use super::agents::AgentForm;
 use super::echo::EchoedRequest;
 use super::event_writer::Status;
-use super::items::{OUTPUT_BYTES_MAX, OutputFull, OutputItems, PartKind};
+use super::items::{OUTPUT_BYTES_MAX, OutputFull, OutputItems};
+use super::output_item::PartKind;
 use crate::adapt::through_chat::ChatClient;
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::{BadAnswer, TranslatedAnswer};
 use crate::chat::{
     AnswerText, ChatCallDelta, ChatChoice, ChatCompletion, ChatDelta, ChatSink, ChatTextKind, ClientUsage,
-    OutputMedia, escape,
+    OutputMedia, ThinkingDelta, escape,
 };
 use crate::envelope::{EnvelopeFamily, StreamError};
 use crate::finish_word::finish;
@@ -24,11 +26,12 @@ pub(super) struct ResponsesForm {
     echo: EchoedRequest,
     /// The client's names of the tools that were renamed for the target.
     names: ToolNames,
+    agents: AgentForm,
 }
 
 impl ResponsesForm {
-    pub(super) fn new(echo: EchoedRequest, names: ToolNames) -> Self {
-        Self { echo, names }
+    pub(super) fn new(echo: EchoedRequest, names: ToolNames, agents: AgentForm) -> Self {
+        Self { echo, names, agents }
     }
 }
 
@@ -137,7 +140,7 @@ impl ChatSink for ResponsesSink {
 impl ResponsesSink {
     fn new(form: &ResponsesForm, secrets: Vec<String>) -> Self {
         Self {
-            output: OutputItems::new(form.echo.clone(), form.names.clone()),
+            output: OutputItems::new(form.echo.clone(), form.names.clone(), form.agents.clone()),
             state: StreamState::default(),
             usage: None,
             finish: None,
@@ -177,19 +180,32 @@ impl ResponsesSink {
                 }
                 self.seen(0);
             }
-            ChatDelta::Thinking(_) | ChatDelta::Signature(_) => {}
+            ChatDelta::Thinking(piece) => {
+                self.output.thinking(piece)?;
+                self.seen(0);
+            }
+            ChatDelta::Signature(signature) => self.output.signature(&signature.plain())?,
         }
         Ok(())
     }
 
     /// Writes a choice of a whole answer.
     fn choice(&mut self, choice: &ChatChoice<'_>) -> Result<(), OutputFull> {
-        for (kind, text) in [
-            (ChatTextKind::Reasoning, &choice.reasoning),
-            (ChatTextKind::Content, &choice.content),
-            (ChatTextKind::Refusal, &choice.refusal),
-        ] {
+        let reasoning = AnswerText::Escaped(&choice.reasoning);
+        self.put(&ChatDelta::Text(ChatTextKind::Reasoning, reasoning))?;
+        for (index, block) in (0..).zip(&choice.thinking_blocks) {
+            for (part, text) in block.parts() {
+                let text = AnswerText::Escaped(text);
+                self.put(&ChatDelta::Thinking(ThinkingDelta { index, part, text }))?;
+            }
+        }
+        for (kind, text) in
+            [(ChatTextKind::Content, &choice.content), (ChatTextKind::Refusal, &choice.refusal)]
+        {
             self.put(&ChatDelta::Text(kind, AnswerText::Escaped(text)))?;
+        }
+        if let Some(signature) = &choice.signature {
+            self.put(&ChatDelta::Signature(AnswerText::Plain(signature)))?;
         }
         for media in &choice.media {
             self.put(&ChatDelta::Media(media.clone()))?;

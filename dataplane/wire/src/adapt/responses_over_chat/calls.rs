@@ -2,10 +2,13 @@
 
 use bytes::{BufMut as _, BytesMut};
 
+use super::agents::AgentCall;
 use super::event_writer::number;
-use super::items::{OutputFull, put_raw_text};
+use super::free_text::FreeTextReader;
+use super::items::OutputFull;
+use super::output_item::put_raw_text;
 use crate::adapt::signature_in_call_id;
-use crate::chat::ChatCallDelta;
+use crate::chat::{AnswerText, ChatCallDelta};
 
 /// The maximum number of bytes of a call's input that are buffered until its name arrives.
 const WAITING_BYTES_MAX: usize = 64 * 1024;
@@ -28,6 +31,10 @@ pub(super) struct FunctionCallItem {
     pub(super) name: String,
     pub(super) input: BytesMut,
     custom: bool,
+    /// The namespace of the tool, escaped.
+    namespace: Option<String>,
+    /// Reads the text from the arguments, if the tool is a custom one that a function stands for.
+    free_text: Option<FreeTextReader>,
     /// The index of its output item, once that has been announced.
     pub(super) item: Option<usize>,
 }
@@ -94,6 +101,8 @@ impl FunctionCallItems {
             name: String::new(),
             input: BytesMut::new(),
             custom: fragment.custom,
+            namespace: None,
+            free_text: None,
             item: None,
         });
         place
@@ -126,6 +135,36 @@ impl FunctionCallItem {
         }
         self.input.extend_from_slice(input);
         Ok(())
+    }
+
+    /// Makes the call one of `tool`, whose flat name it has. Its input so far is read anew.
+    pub(super) fn becomes(&mut self, tool: &AgentCall) {
+        self.name.clone_from(&tool.name);
+        self.namespace.clone_from(&tool.namespace);
+        if tool.is_custom && !self.custom {
+            self.custom = true;
+            self.free_text = Some(FreeTextReader::default());
+        }
+    }
+
+    /// Adds a fragment of the input, which is escaped. Returns the text in it, if the call is one with free text.
+    pub(super) fn add_input(&mut self, input: &str) -> Option<String> {
+        let Some(reader) = &mut self.free_text else {
+            self.input.extend_from_slice(input.as_bytes());
+            return None;
+        };
+        let mut text = String::new();
+        reader.push(&AnswerText::Escaped(input).plain(), &mut text);
+        self.input.extend_from_slice(text.as_bytes());
+        Some(text)
+    }
+
+    /// Ends the input. Returns the rest of the text, if the call is one with free text.
+    pub(super) fn end_input(&mut self) -> Option<String> {
+        let mut text = String::new();
+        self.free_text.as_mut()?.end(&mut text);
+        self.input.extend_from_slice(text.as_bytes());
+        Some(text)
     }
 
     /// Completes the call. A function without arguments gets an empty object.
@@ -168,6 +207,9 @@ impl FunctionCallItem {
         put_raw_text("type", if self.custom { b"custom_tool_call" } else { b"function_call" }, out);
         put_raw_text("call_id", &self.id, out);
         put_raw_text("name", self.name.as_bytes(), out);
+        if let Some(namespace) = &self.namespace {
+            put_raw_text("namespace", namespace.as_bytes(), out);
+        }
         put_raw_text(self.input_name(), &self.input, out);
     }
 

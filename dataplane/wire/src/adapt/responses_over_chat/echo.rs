@@ -50,11 +50,16 @@ impl EchoedRequest {
         ] {
             put(&mut tail, name, default);
         }
-        let effort = member(request, "reasoning")
-            .and_then(|reasoning| member_text(&reasoning.as_object()?, "effort"))
-            .map_or_else(|| "null".to_owned(), json::quote);
+        let of_reasoning = |name: &str| {
+            let reasoning = member(request, "reasoning").and_then(|reasoning| reasoning.as_object());
+            let word = reasoning.and_then(|reasoning| member_text(&reasoning, name));
+            word.map_or_else(|| "null".to_owned(), json::quote)
+        };
+        let effort = of_reasoning("effort");
+        // The strict rules leave it to the target whether there is a summary.
+        let summary = asking.target.agents.map_or_else(|| "null".to_owned(), |_| of_reasoning("summary"));
         let fixed = format!(
-            r#","previous_response_id":null,"reasoning":{{"effort":{effort},"summary":null}},"store":false,"truncation":"disabled""#
+            r#","previous_response_id":null,"reasoning":{{"effort":{effort},"summary":{summary}}},"store":false,"truncation":"disabled""#
         );
         tail.extend_from_slice(fixed.as_bytes());
         Self { seed: asking.seed.into(), head: head.into(), middle: middle.into(), tail: tail.into() }

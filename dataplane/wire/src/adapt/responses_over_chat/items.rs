@@ -6,11 +6,17 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 use shared::usage::TokenCounts;
 
+use super::agents::AgentForm;
 use super::calls::{FunctionCallItem, FunctionCallItems};
 use super::echo::EchoedRequest;
 use super::event_writer::{ResponseEventWriter, Status, event_head, number, write_response};
+use super::output_item::{
+    IN_PROGRESS, ItemBody, ItemParts, OutputItem, OutputPart, PartKind, put_part_index, put_place,
+    put_raw_text, wide,
+};
+use super::reasoning_item::{CONTENT, ReasoningItem};
 use crate::adapt::tool_names::ToolNames;
-use crate::chat::{ChatCallDelta, escape};
+use crate::chat::{ChatCallDelta, ThinkingDelta, escape};
 
 /// The maximum number of bytes kept of one answer.
 pub(super) const OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -27,6 +33,7 @@ pub(super) struct OutputFull;
 pub(super) struct OutputItems {
     echo: EchoedRequest,
     names: ToolNames,
+    agents: AgentForm,
     feed: ResponseEventWriter,
     begun: bool,
     items: Vec<OutputItem>,
@@ -34,59 +41,28 @@ pub(super) struct OutputItems {
     /// The open items, to which further reasoning or text is appended.
     reasoning: Option<usize>,
     message: Option<usize>,
+    /// Gemini's signature of the text, which becomes an item of its own after it.
+    signature: Option<String>,
     kept_bytes: usize,
     /// The beginning of the last text event; `head_of` is the item and part that it belongs to.
     head: BytesMut,
     head_of: Option<(usize, usize)>,
 }
 
-#[derive(Debug)]
-struct OutputItem {
-    /// `in_progress` until the item is closed.
-    status: &'static str,
-    body: ItemBody,
-}
-
-#[derive(Debug)]
-enum ItemBody {
-    Reasoning(BytesMut),
-    Message(Vec<OutputPart>),
-    /// The position of the call in [`FunctionCallItems`].
-    Call(usize),
-    /// An image: its format, and its bytes in base64.
-    Image {
-        format: String,
-        base64: BytesMut,
-    },
-}
-
-#[derive(Debug)]
-struct OutputPart {
-    kind: PartKind,
-    text: BytesMut,
-}
-
-/// The kind of a message's part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PartKind {
-    Text,
-    Refusal,
-}
-
-const IN_PROGRESS: &str = "in_progress";
-
 impl OutputItems {
     /// Creates a response without output.
-    pub(super) fn new(echo: EchoedRequest, names: ToolNames) -> Self {
+    pub(super) fn new(echo: EchoedRequest, names: ToolNames, agents: AgentForm) -> Self {
         Self {
             echo,
             names,
+            agents,
             feed: ResponseEventWriter::default(),
             begun: false,
             items: Vec::new(),
             calls: FunctionCallItems::default(),
             reasoning: None,
             message: None,
+            signature: None,
             kept_bytes: 0,
             head: BytesMut::new(),
             head_of: None,
@@ -110,16 +86,54 @@ impl OutputItems {
 
     /// Appends reasoning, which is still escaped.
     pub(super) fn reasoning(&mut self, raw: &[u8]) -> Result<(), OutputFull> {
+        let index = self.open_reasoning()?;
+        if self.parts_of(index) == 0 {
+            self.part_event("added", index, 0);
+        }
+        self.text(index, 0, self.agents.words().delta, raw)
+    }
+
+    /// Adds a piece of signed thoughts, if the client sends them back.
+    pub(super) fn thinking(&mut self, piece: &ThinkingDelta<'_>) -> Result<(), OutputFull> {
+        if self.agents.seal.is_none() {
+            return Ok(());
+        }
+        let index = self.open_reasoning()?;
+        self.keep(piece.text.escaped().len())?;
+        if let Some(ItemBody::Reasoning(item)) = self.items.get_mut(index).map(|item| &mut item.body) {
+            item.kept.add(piece);
+        }
+        Ok(())
+    }
+
+    /// Adds Gemini's signature of the text, if the client sends it back.
+    pub(super) fn signature(&mut self, signature: &str) -> Result<(), OutputFull> {
+        if self.agents.seal.is_some() {
+            self.keep(signature.len())?;
+            self.signature = Some(signature.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Writes the item with the signature of the text, if there is one.
+    fn put_signature(&mut self) -> Result<(), OutputFull> {
+        let Some(signature) = self.signature.take() else { return Ok(()) };
+        let index = self.open_reasoning()?;
+        if let Some(ItemBody::Reasoning(item)) = self.items.get_mut(index).map(|item| &mut item.body) {
+            item.kept.signature = Some(signature);
+        }
+        self.close_reasoning();
+        Ok(())
+    }
+
+    /// Returns the open reasoning item. A new one is begun.
+    fn open_reasoning(&mut self) -> Result<usize, OutputFull> {
         let index = match self.reasoning {
             Some(index) => index,
-            None => {
-                let index = self.add(ItemBody::Reasoning(BytesMut::new()))?;
-                self.part_event("added", index, 0);
-                self.reasoning = Some(index);
-                index
-            }
+            None => self.add(ItemBody::Reasoning(ReasoningItem::default()))?,
         };
-        self.text(index, 0, "response.reasoning_text.delta", raw)
+        self.reasoning = Some(index);
+        Ok(index)
     }
 
     /// Appends to a message; `raw` is still escaped.
@@ -150,19 +164,19 @@ impl OutputItems {
     pub(super) fn call(&mut self, fragment: &ChatCallDelta<'_>) -> Result<(), OutputFull> {
         self.close_reasoning();
         self.close_message();
+        self.put_signature()?;
         let place = self.calls.place_of(fragment, &self.echo.seed)?;
         let input = fragment.input.escaped();
-        let input = input.as_bytes();
         self.keep(input.len())?;
         let Some(call) = self.calls.get_mut(place) else { return Ok(()) };
         match call.item {
             Some(index) => {
-                call.input.extend_from_slice(input);
-                self.call_delta(index, place, input);
+                let text = call.add_input(&input);
+                self.call_delta(index, place, text.as_deref().unwrap_or(&input).as_bytes());
                 Ok(())
             }
             None => {
-                call.wait(fragment, input)?;
+                call.wait(fragment, input.as_bytes())?;
                 if call.name.is_empty() { Ok(()) } else { self.announce(place) }
             }
         }
@@ -191,14 +205,15 @@ impl OutputItems {
         let Some(call) = self.calls.get_mut(place) else { return Ok(()) };
         let input = std::mem::take(&mut call.input);
         call.name = self.names.restore_escaped(&call.name).into_owned();
+        if let Some(tool) = self.agents.calls.get(&call.name) {
+            call.becomes(tool);
+        }
         let index = self.add(ItemBody::Call(place))?;
-        if let Some(call) = self.calls.get_mut(place) {
-            call.item = Some(index);
-            call.input = input.clone();
-        }
-        if !input.is_empty() {
-            self.call_delta(index, place, &input);
-        }
+        let Some(call) = self.calls.get_mut(place) else { return Ok(()) };
+        call.item = Some(index);
+        let input = String::from_utf8_lossy(&input);
+        let text = call.add_input(&input);
+        self.call_delta(index, place, text.as_deref().unwrap_or(&input).as_bytes());
         Ok(())
     }
 
@@ -218,9 +233,10 @@ impl OutputItems {
 
     fn text(&mut self, index: usize, part: usize, name: &str, raw: &[u8]) -> Result<(), OutputFull> {
         self.keep(raw.len())?;
+        let words = self.agents.words();
         let Some(item) = self.items.get_mut(index) else { return Ok(()) };
         let (text, tail): (_, &[u8]) = match &mut item.body {
-            ItemBody::Reasoning(text) => (text, b"\""),
+            ItemBody::Reasoning(reasoning) => (&mut reasoning.text, b"\""),
             ItemBody::Message(parts) => match parts.get_mut(part) {
                 Some(OutputPart { kind: PartKind::Text, text }) => (text, b"\",\"logprobs\":[]"),
                 Some(OutputPart { kind: PartKind::Refusal, text }) => (text, b"\""),
@@ -233,7 +249,7 @@ impl OutputItems {
             self.head.clear();
             event_head(name, &mut self.head);
             put_place(&self.echo.seed, item.body.prefix(&self.calls), index, &mut self.head);
-            put_content_index(part, &mut self.head);
+            put_part_index(item.body.part_index(words), part, &mut self.head);
             self.head.put_slice(b",\"delta\":\"");
             self.head_of = Some((index, part));
         }
@@ -244,7 +260,7 @@ impl OutputItems {
     fn parts_of(&self, index: usize) -> usize {
         match self.items.get(index).map(|item| &item.body) {
             Some(ItemBody::Message(parts)) => parts.len(),
-            Some(ItemBody::Reasoning(_)) => 1,
+            Some(ItemBody::Reasoning(reasoning)) => usize::from(!reasoning.text.is_empty()),
             Some(ItemBody::Call(_) | ItemBody::Image { .. }) | None => 0,
         }
     }
@@ -295,11 +311,17 @@ impl OutputItems {
         }
         if let Some(item) = self.items.get_mut(index) {
             item.status = status;
+            if let (ItemBody::Reasoning(reasoning), Some(seal)) = (&mut item.body, &self.agents.seal) {
+                reasoning.seal(seal);
+            }
         }
         self.item_event("response.output_item.done", index);
     }
 
     fn call_done(&mut self, index: usize, place: usize) {
+        if let Some(rest) = self.calls.get_mut(place).and_then(FunctionCallItem::end_input) {
+            self.call_delta(index, place, rest.as_bytes());
+        }
         let Some(call) = self.calls.get_mut(place) else { return };
         call.ends();
         let seed = &self.echo.seed;
@@ -312,7 +334,7 @@ impl OutputItems {
     fn text_done(&mut self, index: usize, part: usize) {
         let Some(item) = self.items.get(index) else { return };
         let (name, member, text, tail) = match &item.body {
-            ItemBody::Reasoning(text) => ("response.reasoning_text.done", "text", text, ""),
+            ItemBody::Reasoning(reasoning) => (self.agents.words().done, "text", &reasoning.text, ""),
             ItemBody::Message(parts) => match parts.get(part) {
                 Some(OutputPart { kind: PartKind::Text, text }) => {
                     ("response.output_text.done", "text", text, ",\"logprobs\":[]")
@@ -325,24 +347,26 @@ impl OutputItems {
             ItemBody::Call(_) | ItemBody::Image { .. } => return,
         };
         let (seed, prefix) = (&self.echo.seed, item.body.prefix(&self.calls));
+        let part_index = item.body.part_index(self.agents.words());
         self.feed.event(name, |out| {
             put_place(seed, prefix, index, out);
-            put_content_index(part, out);
+            put_part_index(part_index, part, out);
             put_raw_text(member, text, out);
             out.put_slice(tail.as_bytes());
         });
     }
 
-    /// Writes `response.content_part.added` or `.done`.
+    /// Writes `response.content_part.added` or `.done`, or those of a summary.
     fn part_event(&mut self, change: &str, index: usize, part: usize) {
         let Some(item) = self.items.get(index) else { return };
-        let (seed, prefix) = (&self.echo.seed, item.body.prefix(&self.calls));
-        self.feed.event(&format!("response.content_part.{change}"), |out| {
+        let (seed, prefix, words) = (&self.echo.seed, item.body.prefix(&self.calls), self.agents.words());
+        let event = if matches!(item.body, ItemBody::Reasoning(_)) { words.part } else { CONTENT.part };
+        self.feed.event(&format!("{event}.{change}"), |out| {
             put_place(seed, prefix, index, out);
-            put_content_index(part, out);
+            put_part_index(item.body.part_index(words), part, out);
             out.put_slice(b",\"part\":");
             match &item.body {
-                ItemBody::Reasoning(text) => put_reasoning(text, out),
+                ItemBody::Reasoning(reasoning) => reasoning.put_part(words, out),
                 ItemBody::Message(parts) => {
                     if let Some(part) = parts.get(part) {
                         part.put(out);
@@ -354,21 +378,22 @@ impl OutputItems {
     }
 
     fn item_event(&mut self, name: &str, index: usize) {
-        let Self { feed, items, calls, echo, .. } = self;
+        let Self { feed, items, calls, echo, agents, .. } = self;
         let Some(item) = items.get(index) else { return };
         feed.event(name, |out| {
             out.put_slice(b",\"output_index\":");
             number(out, wide(index));
             out.put_slice(b",\"item\":");
-            item.put(index, &echo.seed, calls, out);
+            item.put(index, &echo.seed, (calls, agents.words()), out);
         });
     }
 
     fn response_event(&mut self, name: &str, status: Status<'_>, usage: Option<TokenCounts>) {
-        let Self { feed, items, calls, echo, .. } = self;
+        let Self { feed, items, calls, echo, agents, .. } = self;
         feed.event(name, |out| {
             out.put_slice(b",\"response\":");
-            write_response(echo, status, usage, |out| put_closed(items, echo, calls, out), out);
+            let output = |out: &mut BytesMut| put_closed(items, echo, (calls, agents.words()), out);
+            write_response(echo, status, usage, output, out);
         });
     }
 
@@ -385,6 +410,8 @@ impl OutputItems {
                 self.close(index, if cut && index == last { "incomplete" } else { "completed" });
             }
         }
+        self.reasoning = None;
+        self.put_signature()?;
         self.response_event(&format!("response.{}", status.name()), status, Some(usage));
         Ok(())
     }
@@ -398,135 +425,20 @@ impl OutputItems {
     /// Returns the response object alone, for a client that did not request a stream.
     pub(super) fn response(&self, status: Status<'_>, usage: TokenCounts) -> Bytes {
         let mut out = BytesMut::with_capacity(self.kept_bytes.saturating_add(4096));
-        let output = |out: &mut BytesMut| put_closed(&self.items, &self.echo, &self.calls, out);
+        let output = |out: &mut BytesMut| {
+            put_closed(&self.items, &self.echo, (&self.calls, self.agents.words()), out);
+        };
         write_response(&self.echo, status, Some(usage), output, &mut out);
         out.freeze()
     }
 }
 
-fn put_closed(items: &[OutputItem], echo: &EchoedRequest, calls: &FunctionCallItems, out: &mut BytesMut) {
+fn put_closed(items: &[OutputItem], echo: &EchoedRequest, parts: ItemParts<'_>, out: &mut BytesMut) {
     let mut first = true;
     for (index, item) in items.iter().enumerate().filter(|(_, item)| item.status != IN_PROGRESS) {
         if !std::mem::replace(&mut first, false) {
             out.put_u8(b',');
         }
-        item.put(index, &echo.seed, calls, out);
+        item.put(index, &echo.seed, parts, out);
     }
-}
-
-impl OutputItem {
-    fn put(&self, index: usize, seed: &str, calls: &FunctionCallItems, out: &mut BytesMut) {
-        out.put_slice(b"{\"id\":\"");
-        put_id(seed, self.body.prefix(calls), index, out);
-        out.put_slice(b"\",\"status\":\"");
-        out.put_slice(self.status.as_bytes());
-        out.put_u8(b'"');
-        match &self.body {
-            ItemBody::Reasoning(text) => {
-                out.put_slice(b",\"type\":\"reasoning\",\"summary\":[],\"content\":[");
-                if self.status != IN_PROGRESS {
-                    put_reasoning(text, out);
-                }
-                out.put_u8(b']');
-            }
-            ItemBody::Message(parts) => {
-                out.put_slice(b",\"type\":\"message\",\"role\":\"assistant\",\"content\":[");
-                for (index, part) in parts.iter().enumerate() {
-                    if index > 0 {
-                        out.put_u8(b',');
-                    }
-                    part.put(out);
-                }
-                out.put_u8(b']');
-            }
-            ItemBody::Call(place) => {
-                if let Some(call) = calls.get(*place) {
-                    call.put(out);
-                }
-            }
-            ItemBody::Image { format, base64 } => {
-                out.put_slice(b",\"type\":\"image_generation_call\"");
-                if self.status == IN_PROGRESS {
-                    out.put_slice(b",\"result\":null");
-                } else {
-                    put_raw_text("output_format", format.as_bytes(), out);
-                    put_raw_text("result", base64, out);
-                }
-            }
-        }
-        out.put_u8(b'}');
-    }
-}
-
-impl ItemBody {
-    fn prefix(&self, calls: &FunctionCallItems) -> &'static str {
-        match self {
-            Self::Reasoning(_) => "rs",
-            Self::Message(_) => "msg",
-            Self::Call(place) => calls.get(*place).map_or("fc", FunctionCallItem::prefix),
-            Self::Image { .. } => "ig",
-        }
-    }
-}
-
-impl OutputPart {
-    fn put(&self, out: &mut BytesMut) {
-        match self.kind {
-            PartKind::Text => {
-                out.put_slice(b"{\"type\":\"output_text\"");
-                put_raw_text("text", &self.text, out);
-                out.put_slice(b",\"annotations\":[]}");
-            }
-            PartKind::Refusal => {
-                out.put_slice(b"{\"type\":\"refusal\"");
-                put_raw_text("refusal", &self.text, out);
-                out.put_u8(b'}');
-            }
-        }
-    }
-}
-
-impl PartKind {
-    fn delta_name(self) -> &'static str {
-        match self {
-            Self::Text => "response.output_text.delta",
-            Self::Refusal => "response.refusal.delta",
-        }
-    }
-}
-
-fn put_reasoning(text: &[u8], out: &mut BytesMut) {
-    out.put_slice(b"{\"type\":\"reasoning_text\"");
-    put_raw_text("text", text, out);
-    out.put_u8(b'}');
-}
-
-/// Writes a member with a string value that is already escaped.
-pub(super) fn put_raw_text(name: &str, raw: &[u8], out: &mut BytesMut) {
-    for part in [b",\"", name.as_bytes(), b"\":\"", raw, b"\""] {
-        out.put_slice(part);
-    }
-}
-
-fn put_id(seed: &str, prefix: &str, index: usize, out: &mut BytesMut) {
-    for part in [prefix, "_", seed, "_"] {
-        out.put_slice(part.as_bytes());
-    }
-    number(out, wide(index));
-}
-
-fn put_place(seed: &str, prefix: &str, index: usize, out: &mut BytesMut) {
-    out.put_slice(b",\"item_id\":\"");
-    put_id(seed, prefix, index, out);
-    out.put_slice(b"\",\"output_index\":");
-    number(out, wide(index));
-}
-
-fn put_content_index(part: usize, out: &mut BytesMut) {
-    out.put_slice(b",\"content_index\":");
-    number(out, wide(part));
-}
-
-fn wide(index: usize) -> u64 {
-    index.try_into().unwrap_or(u64::MAX)
 }

@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+use super::agent_losses;
+use super::agents::{self, AgentTools};
+use super::kept_reasoning::KeptReasoning;
 use super::losses::refuse;
 use crate::adapt::call_id::fitting;
 use crate::adapt::read::{self, Object, as_text, member, member_text};
@@ -11,7 +14,7 @@ use crate::adapt::tool_output::tool_output;
 use crate::adapt::{Rejection, Traits};
 use crate::chat::request::{
     CallInput, ChatContent, ChatFile, ChatMessage, ChatPart, ChatRole, MediaUrl, PartBody, RequestCall,
-    ToolKind, append, joined,
+    SignedThought, ToolKind, append, joined,
 };
 use crate::json::Tree;
 
@@ -20,6 +23,8 @@ use crate::json::Tree;
 pub(super) struct Messages<'a, 't, 'i> {
     target: &'a Traits<'a>,
     names: &'a mut ToolNames,
+    /// The tools, if the target serves agents.
+    agents: Option<&'a mut AgentTools<'t, 'i>>,
     pub(super) messages: Vec<ChatMessage<'t, 'i>>,
     /// The open assistant message, which further items may extend.
     turn: Option<AssistantTurn<'i>>,
@@ -38,6 +43,9 @@ struct AssistantTurn<'i> {
     refusal: Cow<'i, str>,
     /// The text of the reasoning before it.
     reasoning: Cow<'i, str>,
+    /// The signed thoughts in it, and Gemini's signature.
+    thoughts: Vec<SignedThought<'i>>,
+    signature: Option<Cow<'i, str>>,
     calls: Vec<InputCall<'i>>,
     images: Vec<MediaUrl<'i>>,
 }
@@ -45,7 +53,7 @@ struct AssistantTurn<'i> {
 #[derive(Debug)]
 struct InputCall<'i> {
     id: &'i str,
-    name: &'i str,
+    name: Cow<'i, str>,
     kind: ToolKind,
     input: &'i str,
 }
@@ -83,7 +91,8 @@ pub(super) fn translate<'t, 'i>(
 /// Returns the member of the client's request from which the value at `rest` below `messages` was made.
 pub(super) fn origin(request: &Object<'_, '_>, target: &Traits<'_>, rest: &str) -> Option<String> {
     let mut names = ToolNames::default();
-    let mut messages = Messages::new(target, &mut names);
+    let mut agents = target.agents.map(|_| AgentTools::read(request)).transpose().ok()?;
+    let mut messages = Messages::new(target, &mut names, agents.as_mut());
     translate(request, &mut messages).ok()?;
     let (index, rest) = rest.split_once('.').unwrap_or((rest, ""));
     let Some(item) = *messages.sources.get(index.parse::<usize>().ok()?)? else {
@@ -104,8 +113,13 @@ pub(super) fn origin(request: &Object<'_, '_>, target: &Traits<'_>, rest: &str) 
 
 impl<'a, 't, 'i> Messages<'a, 't, 'i> {
     /// Creates a collection without messages.
-    pub(super) fn new(target: &'a Traits<'a>, names: &'a mut ToolNames) -> Self {
-        Self { target, names, messages: Vec::new(), turn: None, lifted: Vec::new(), sources: Vec::new() }
+    pub(super) fn new(
+        target: &'a Traits<'a>,
+        names: &'a mut ToolNames,
+        agents: Option<&'a mut AgentTools<'t, 'i>>,
+    ) -> Self {
+        let (messages, sources) = (Vec::new(), Vec::new());
+        Self { target, names, agents, messages, turn: None, lifted: Vec::new(), sources }
     }
 
     fn system(&self) -> ChatRole<'i> {
@@ -125,26 +139,24 @@ impl<'a, 't, 'i> Messages<'a, 't, 'i> {
         match kind.transpose()?.unwrap_or(implied) {
             "message" => self.message(position, item),
             "function_call" => {
-                if member(item, "namespace").is_some() {
+                if member(item, "namespace").is_some() && self.agents.is_none() {
                     let param = format!("input.{position}.namespace");
                     return Err(refuse("input.*[function_call].namespace", param));
                 }
                 self.call(position, ToolKind::Function, item)
             }
             "function_call_output" => self.output(position, item),
-            "custom_tool_call" if self.target.custom_tools => self.call(position, ToolKind::Custom, item),
-            "custom_tool_call_output" if self.target.custom_tools => self.output(position, item),
+            "custom_tool_call" if self.has_custom_tools() => self.call(position, ToolKind::Custom, item),
+            "custom_tool_call_output" if self.has_custom_tools() => self.output(position, item),
             "reasoning" => match member(item, "encrypted_content") {
-                Some(content) if !read::is_empty(content) => {
-                    let param = format!("input.{position}.encrypted_content");
-                    Err(refuse("input.*[reasoning].encrypted_content", param))
-                }
+                Some(content) if !read::is_empty(content) => self.sealed_reasoning(position, content),
                 Some(_) | None => {
                     self.reasoning(position, item);
                     Ok(())
                 }
             },
             "image_generation_call" => self.image(position, item),
+            kind if self.agents.is_some() && is_of_agents(kind) => self.item_of_agents(position, kind),
             "item_reference" => Err(refuse("input.*[item_reference]", path() + ".type")),
             _ => Err(refuse("input.*.type", path() + ".type")),
         }
@@ -231,7 +243,12 @@ impl<'a, 't, 'i> Messages<'a, 't, 'i> {
     fn call(&mut self, position: usize, kind: ToolKind, item: &Object<'_, 'i>) -> Result<(), Rejection> {
         let text = |name: &str| read::needed_text(item, name, || format!("input.{position}"));
         let input = if kind == ToolKind::Custom { "input" } else { "arguments" };
-        let call = InputCall { id: text("call_id")?, name: text("name")?, kind, input: text(input)? };
+        let (id, name) = (text("call_id")?, text("name")?);
+        let name = match &self.agents {
+            Some(tools) => Cow::Owned(tools.flat(member_text(item, "namespace"), name)),
+            None => Cow::Borrowed(name),
+        };
+        let call = InputCall { id, name, kind, input: text(input)? };
         self.add_lifted();
         let turn =
             self.turn.get_or_insert_with(|| AssistantTurn { item: position, ..AssistantTurn::default() });
@@ -272,6 +289,42 @@ impl<'a, 't, 'i> Messages<'a, 't, 'i> {
         for text in texts {
             append(&mut turn.reasoning, text);
         }
+    }
+
+    /// Opens the reasoning of an earlier answer and adds it to the message that it led to.
+    fn sealed_reasoning(&mut self, position: usize, content: Tree<'t, 'i>) -> Result<(), Rejection> {
+        let param = || format!("input.{position}.encrypted_content");
+        let Some(seal) = self.target.agents else {
+            return Err(refuse("input.*[reasoning].encrypted_content", param()));
+        };
+        let mut kept = KeptReasoning::open(read::text(content, param)?, seal, param)?;
+        let turn =
+            self.turn.get_or_insert_with(|| AssistantTurn { item: position, ..AssistantTurn::default() });
+        turn.reasoning.to_mut().push_str(&kept.text());
+        if let Some(signature) = kept.signature.take() {
+            turn.signature = Some(signature.into());
+        }
+        turn.thoughts.extend(kept.into_thoughts());
+        Ok(())
+    }
+
+    /// Reads an item that only the rules for agents accept.
+    fn item_of_agents(&mut self, position: usize, kind: &str) -> Result<(), Rejection> {
+        if kind == COMPACTION {
+            return Err(agent_losses::refuse(
+                "input.*[compaction_trigger]",
+                format!("input.{position}.type"),
+            ));
+        }
+        if let Some(tools) = self.agents.as_mut().filter(|_| kind != agents::ADDITIONAL) {
+            tools.drop(&format!("input.{kind}"));
+        }
+        Ok(())
+    }
+
+    /// Returns true if custom tools are supported, by the target or as functions.
+    fn has_custom_tools(&self) -> bool {
+        self.target.custom_tools || self.agents.is_some()
     }
 
     fn output(&mut self, position: usize, item: &Object<'t, 'i>) -> Result<(), Rejection> {
@@ -320,9 +373,8 @@ impl<'a, 't, 'i> Messages<'a, 't, 'i> {
 
     /// Adds the open assistant message, if there is one.
     fn end_turn(&mut self) {
-        let Some(AssistantTurn { item, text, refusal, reasoning, calls, images }) = self.turn.take() else {
-            return;
-        };
+        let Some(turn) = self.turn.take() else { return };
+        let AssistantTurn { item, text, refusal, reasoning, thoughts, signature, calls, images } = turn;
         if text.is_none() && refusal.is_empty() && calls.is_empty() && images.is_empty() {
             return;
         }
@@ -337,6 +389,8 @@ impl<'a, 't, 'i> Messages<'a, 't, 'i> {
             content: (!texts.is_empty()).then(|| ChatContent::text(joined(texts, "\n\n"))),
             refusal: refusal.filter(|_| beside),
             reasoning: Some(reasoning).filter(|reasoning| !reasoning.is_empty()),
+            thoughts,
+            signature,
             calls,
             images,
             ..ChatMessage::default()
@@ -360,16 +414,32 @@ impl AssistantTurn<'_> {
 impl<'i> InputCall<'i> {
     fn translated<'t>(self, target: &Traits<'_>, names: &mut ToolNames) -> RequestCall<'t, 'i> {
         let (id, signature) = signature_in_call_id::split(self.id);
+        let (kind, input) = match self.kind {
+            ToolKind::Custom if !target.custom_tools => (ToolKind::Function, CallInput::FreeText(self.input)),
+            kind @ (ToolKind::Function | ToolKind::Custom | ToolKind::Unknown) => {
+                (kind, CallInput::Text(self.input))
+            }
+        };
         RequestCall {
             id: Some(fitting(target.tool_ids, id, "call_")),
-            kind: self.kind,
-            name: names.fit(self.name),
-            input: CallInput::Text(self.input),
+            kind,
+            name: match self.name {
+                Cow::Borrowed(name) => names.fit(name),
+                Cow::Owned(name) => names.fit(&name).into_owned().into(),
+            },
+            input,
             signature: signature.filter(|_| target.takes_signatures()).map(Cow::Owned),
             cache: None,
         }
     }
 }
+
+/// Returns true for items that only the rules for agents accept, or reject for a reason of their own.
+fn is_of_agents(kind: &str) -> bool {
+    kind == agents::ADDITIONAL || kind == COMPACTION || agents::is_left_out_item(kind)
+}
+
+const COMPACTION: &str = "compaction_trigger";
 
 /// Returns a part of a call's output.
 fn output_part<'i>(

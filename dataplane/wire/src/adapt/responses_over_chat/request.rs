@@ -2,6 +2,7 @@
 
 use simd_json::prelude::ValueAsScalar as _;
 
+use super::agents::{AgentForm, AgentTools};
 use super::answer::ResponsesForm;
 use super::echo::EchoedRequest;
 use super::losses::{check, refuse};
@@ -17,23 +18,30 @@ use crate::json::{self, Tree};
 /// Translates the request `body` and prepares the translation of its answers.
 pub(super) fn ask<'t, 'i>(body: Tree<'t, 'i>, asking: &Asking<'i>) -> Result<AskedInChat<'t, 'i>, Rejection> {
     let object = read::object(body, || "body".to_owned())?;
-    for (name, value) in members(&object) {
+    let mut agents = asking.target.agents.map(|_| AgentTools::read(&object)).transpose()?;
+    for (name, value) in members(&object).filter(|(name, _)| agents.is_none() || *name != "include") {
         check(name, value)?;
     }
+    let mut form =
+        asking.target.agents.map(|seal| AgentForm::of(&object, seal)).transpose()?.unwrap_or_default();
     let rule = if asking.target.word_tool_names { Rule::Word(WORD_MAX) } else { Rule::Any };
     let mut names = ToolNames::new(rule);
-    let request = translate(&object, asking.target, &mut names)?;
-    let client = Box::new(ResponsesForm::new(EchoedRequest::new(&object, asking), names));
-    Ok(AskedInChat { request, client, dropped: Vec::new() })
+    let mut request = translate(&object, asking.target, &mut names, agents.as_mut())?;
+    request.keeps_thoughts = form.seal.is_some();
+    form.calls = agents.as_ref().map(AgentTools::calls).unwrap_or_default();
+    let dropped = agents.map(|tools| tools.dropped).unwrap_or_default();
+    let client = Box::new(ResponsesForm::new(EchoedRequest::new(&object, asking), names, form));
+    Ok(AskedInChat { request, client, dropped })
 }
 
 fn translate<'t, 'i>(
     request: &Object<'t, 'i>,
     target: &Traits<'i>,
     names: &mut ToolNames,
+    mut agents: Option<&mut AgentTools<'t, 'i>>,
 ) -> Result<ChatRequest<'t, 'i>, Rejection> {
     let mut chat = ChatRequest::default();
-    let mut messages = Messages::new(target, names);
+    let mut messages = Messages::new(target, names, agents.as_deref_mut());
     messages::translate(request, &mut messages)?;
     chat.messages = messages.messages;
     let mut option = |name: &'i str, value: Option<Tree<'t, 'i>>| {
@@ -43,7 +51,7 @@ fn translate<'t, 'i>(
     for name in ["temperature", "top_p"] {
         option(name, member(request, name));
     }
-    if let Some(tools) = tools::translate(request, target, names)? {
+    if let Some(tools) = tools::translate(request, target, names, agents.as_deref())? {
         option("parallel_tool_calls", member(request, "parallel_tool_calls"));
         chat.tools = tools;
     }
@@ -91,7 +99,9 @@ fn reasoning<'t, 'i>(
     request: &Object<'t, 'i>,
     target: &Traits<'_>,
 ) -> Result<Option<Tree<'t, 'i>>, Rejection> {
-    inner("reasoning", "context", request)?;
+    if target.agents.is_none() {
+        inner("reasoning", "context", request)?;
+    }
     inner("reasoning", "mode", request)?;
     let effort = member(request, "reasoning").and_then(|reasoning| member(&reasoning.as_object()?, "effort"));
     Ok(effort.filter(|_| target.reasoning))
@@ -113,6 +123,15 @@ pub(super) fn origin(asking: &Asking<'_>, path: &str) -> Option<String> {
             let mut bytes = asking.body.to_vec();
             let tape = json::parse(&mut bytes).ok()?;
             messages::origin(&tape.as_value().as_object()?, asking.target, rest)
+        }
+        "tools" if asking.target.agents.is_some() && !rest.is_empty() => {
+            let mut bytes = asking.body.to_vec();
+            let tape = json::parse(&mut bytes).ok()?;
+            let tools = AgentTools::read(&tape.as_value().as_object()?).ok()?;
+            let (index, rest) = rest.split_once('.').unwrap_or((rest, ""));
+            let tool = tools.declared.get(index.parse::<usize>().ok()?)?;
+            let rest = rest.trim_start_matches("function").trim_start_matches("custom");
+            Some(format!("{}{rest}", tool.path))
         }
         "response_format" => beside("text.format"),
         "reasoning_effort" => beside("reasoning.effort"),

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use shared::model_rules::ReasoningMember;
 
 use super::content::{CacheMark, ChatContent, ChatPart, MediaUrl};
+use super::free_text;
 use super::thought::{SignedThought, signed_thoughts};
 use super::tools::ToolKind;
 use crate::json::{self, Tree};
@@ -74,6 +75,8 @@ pub(crate) struct RequestCall<'t, 'i> {
 pub(crate) enum CallInput<'t, 'i> {
     Absent,
     Text(&'i str),
+    /// Free text, which a function that stands for a custom tool has as its only argument.
+    FreeText(&'i str),
     /// An object; chat has it as text, but some clients send the object itself.
     Object(Tree<'t, 'i>),
     /// Neither text nor an object.
@@ -265,6 +268,7 @@ impl<'t, 'i> CallInput<'t, 'i> {
     pub(crate) fn object(self) -> Option<Cow<'i, str>> {
         let text = match self {
             Self::Absent => return Some("{}".into()),
+            Self::FreeText(text) => return Some(free_text::arguments(text).into()),
             Self::Object(value) => return Some(written(value).into()),
             Self::Text(text) => text.trim_matches([' ', '\t', '\n', '\r']),
             Self::Malformed => return None,
@@ -279,6 +283,7 @@ impl<'t, 'i> CallInput<'t, 'i> {
     pub(crate) fn text(self) -> Option<Cow<'i, str>> {
         match self {
             Self::Text(text) => Some(text.into()),
+            Self::FreeText(text) => Some(free_text::arguments(text).into()),
             Self::Object(value) => Some(written(value).into()),
             Self::Absent | Self::Malformed => None,
         }

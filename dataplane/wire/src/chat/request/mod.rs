@@ -4,6 +4,7 @@
 //! values of that document.
 
 mod content;
+pub(crate) mod free_text;
 mod message;
 mod thought;
 mod tools;
@@ -33,6 +34,8 @@ pub(crate) struct ChatRequest<'t, 'i> {
     pub(crate) format: Option<ChatResponseFormat<'t, 'i>>,
     /// True if a stream is to end with its usage.
     pub(crate) include_usage: bool,
+    /// True if the client sends signed thoughts back, so that the answer is to contain them.
+    pub(crate) keeps_thoughts: bool,
     /// All other top-level members except `model`, in document order.
     pub(crate) options: Vec<(&'i str, OptionValue<'t, 'i>)>,
 }
@@ -80,6 +83,7 @@ impl<'t, 'i> ChatRequest<'t, 'i> {
             tools: RequestTools::read(request)?,
             format: ChatResponseFormat::read(request)?,
             include_usage: include_usage == Some(true),
+            keeps_thoughts: false,
             options,
         })
     }

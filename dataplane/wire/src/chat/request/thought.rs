@@ -10,8 +10,8 @@ use crate::translation::read;
 /// A signed or redacted thought.
 #[derive(Clone, Debug)]
 pub(crate) enum SignedThought<'i> {
-    Thinking { thinking: Cow<'i, str>, signature: &'i str },
-    Redacted { data: &'i str },
+    Thinking { thinking: Cow<'i, str>, signature: Cow<'i, str> },
+    Redacted { data: Cow<'i, str> },
 }
 
 impl SignedThought<'_> {
@@ -38,11 +38,11 @@ pub(crate) fn signed_thoughts<'t, 'i: 't>(
                 let signature = text("signature");
                 if !signature.is_empty() {
                     let thinking = std::mem::take(&mut pending);
-                    thoughts.push(SignedThought::Thinking { thinking, signature });
+                    thoughts.push(SignedThought::Thinking { thinking, signature: signature.into() });
                 }
             }
             "redacted_thinking" if !text("data").is_empty() => {
-                thoughts.push(SignedThought::Redacted { data: text("data") });
+                thoughts.push(SignedThought::Redacted { data: text("data").into() });
             }
             _ => {}
         }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use simd_json::prelude::ValueAsScalar as _;
 
 use super::content::CacheMark;
+use super::free_text;
 use crate::json::{JsonWriter, Tree};
 use crate::translation::path::MemberPath;
 use crate::translation::read::{self, Object};
@@ -59,6 +60,8 @@ pub(crate) struct ChatFunction<'t, 'i> {
     pub(crate) merged: Option<MergedObject<'t, 'i>>,
     /// True if calls must match the schema.
     pub(crate) strict: bool,
+    /// The format of the input, if the function stands for a custom tool: its only argument is the text.
+    pub(crate) free_text: Option<FreeTextFormat<'t, 'i>>,
     pub(crate) cache: Option<CacheMark<'t, 'i>>,
 }
 
@@ -198,18 +201,50 @@ impl<'t, 'i> ChatFunction<'t, 'i> {
             parameters: read::member(function, "parameters").map(|schema| ObjectSchema(Some(schema))),
             merged: None,
             strict: strict == Some(true),
+            free_text: None,
             cache,
         })
     }
 
+    /// Returns the function that stands for a custom tool at targets without such tools.
+    pub(crate) fn of_custom(tool: CustomTool<'t, 'i>) -> Self {
+        let text = FreeTextFormat { kind: "text", syntax: None, definition: None };
+        Self {
+            name: tool.name,
+            description: tool.description,
+            parameters: Some(ObjectSchema(None)),
+            merged: None,
+            strict: false,
+            free_text: Some(tool.format.unwrap_or(text)),
+            cache: None,
+        }
+    }
+
     /// Returns the description, unless it is empty.
-    pub(crate) fn description(&self) -> Option<&'i str> {
-        self.description.and_then(read::as_text).filter(|text| !text.is_empty())
+    pub(crate) fn description(&self) -> Option<Cow<'i, str>> {
+        let text = self.description.and_then(read::as_text).filter(|text| !text.is_empty());
+        match self.free_text {
+            Some(format) => Some(format.described(text.unwrap_or_default()).into()),
+            None => text.map(Cow::Borrowed),
+        }
+    }
+
+    /// Writes the member `description` as the client has it, if there is one.
+    pub(crate) fn write_description(&self, json: &mut JsonWriter) {
+        match self.description {
+            Some(description) if self.free_text.is_none() => drop(json.name("description").tree(description)),
+            Some(_) | None => {
+                if let Some(text) = self.description() {
+                    json.name("description").text(&text);
+                }
+            }
+        }
     }
 
     /// Writes the schema of the parameters.
     pub(crate) fn write_parameters(&self, json: &mut JsonWriter) {
         match &self.merged {
+            _ if self.free_text.is_some() => drop(json.raw(free_text::SCHEMA.as_bytes())),
             Some(merged) => merged.write(json),
             None => schema::write_object(self.parameters.and_then(|schema| schema.0), json),
         }

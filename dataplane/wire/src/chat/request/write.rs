@@ -245,9 +245,7 @@ impl ChatTool<'_, '_> {
 impl ChatFunction<'_, '_> {
     fn write(&self, json: &mut JsonWriter) {
         json.object().name("name").text(&self.name);
-        if let Some(description) = self.description {
-            json.name("description").tree(description);
-        }
+        self.write_description(json);
         if self.parameters.is_some() {
             self.write_parameters(json.name("parameters"));
         }

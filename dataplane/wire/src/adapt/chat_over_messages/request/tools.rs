@@ -136,7 +136,7 @@ fn write_tool(
 ) {
     json.object().name("name").text(&names.fit(&tool.name));
     if let Some(description) = tool.description() {
-        json.name("description").text(description);
+        json.name("description").text(&description);
     }
     tool.write_parameters(json.name("input_schema"));
     if tool.strict && strict_is_known {
