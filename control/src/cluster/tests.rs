@@ -55,7 +55,7 @@ impl Node {
         let home = tempfile::tempdir().unwrap();
         let start =
             JoinParams { state_dir: home.path(), release: "1", file_digest: "", name, stale_after: STALE };
-        let Joined { registered, follower, freshness, figures } = join(&mut db, &start).unwrap();
+        let Joined { registered, follower, freshness, figures, warning: _ } = join(&mut db, &start).unwrap();
         // Nothing renews it here, and a slow machine must not make it silent.
         db.batch("UPDATE nodes SET alive_until_ms = now_ms() + 600000").unwrap();
         let keys = Arc::new(open_keys(&db, &Secret::new(KEY)).unwrap());

@@ -161,6 +161,7 @@ impl OutgoingWork {
 }
 
 /// Publishes the first snapshot and starts the threads.
+#[expect(clippy::too_many_lines, reason = "a line for each part of the service")]
 pub fn start(params: Params) -> io::Result<Control> {
     let Parts { lock, storage, mut meter, counters, journal, keys, telemetry, origins, nodes } =
         params.state.into_parts();
@@ -184,8 +185,8 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (view, outgoing) = (publisher.view(), OutgoingWork::of(&publisher));
     let (sign_ins, ended) = (publisher.sign_ins(), publisher.ended_sessions());
     let state = WriterState { meter, publisher, keys: Arc::clone(&keys), retention, follower };
-    let (writer, (recent, metrics, answers)) = start_writer(state, &catalog, &params.alarm)?;
-    let listen = start_listening(&storage, writer.handle(), &params.alarm)?;
+    let (writer, listen, (recent, metrics, answers)) =
+        start_writer(state, (&storage, &catalog), &params.alarm)?;
     let reloader = reloader(params.config, writer.handle());
     let observer = Arc::new(Observer::new(&params.reader, &readers, (&journal, recent), params.activity));
     let app = App {
@@ -289,16 +290,18 @@ fn start_threads(
     Ok((handle, StateThreads { shares, readers, checkpoints, telemetry, origins }))
 }
 
-/// Starts the writer thread, which stores the documents of `catalog` from then on. Returns also what its meter shows.
+/// Starts the writer thread, which stores the documents of `catalog` from then on, and the thread that wakes it. Returns also
+/// what its meter shows.
 fn start_writer(
     state: WriterState,
-    catalog: &CatalogCache,
+    (storage, catalog): (&Storage, &CatalogCache),
     alarm: &Alarm,
-) -> io::Result<(Writer, ShownByMeter)> {
+) -> io::Result<(Writer, Option<ListenThread>, ShownByMeter)> {
     let shown = shown_by(&state.meter);
     let writer = Writer::start(state, alarm)?;
     catalog.store_in(document_store(writer.handle()));
-    Ok((writer, shown))
+    let listen = start_listening(storage, writer.handle(), alarm)?;
+    Ok((writer, listen, shown))
 }
 
 /// Starts the control thread. Returns its entrance, the thread, and the sender that ends it.

@@ -233,8 +233,7 @@ const PUT: &str = "INSERT INTO nodes (node, identity, alive_until_ms, seen_versi
      VALUES (:node, :identity, 0, 0, :release, :digest, :name) ON CONFLICT (node) DO UPDATE SET \
      release = excluded.release, file_digest = excluded.file_digest, name = excluded.name, left_at_ms = NULL, \
      unstored_since_ms = NULL, forgotten_at_ms = NULL";
-const RENEW: &str =
-    "UPDATE nodes SET alive_until_ms = now_ms() + :alive, left_at_ms = NULL, forgotten_at_ms = NULL WHERE node = :node";
+const RENEW: &str = "UPDATE nodes SET alive_until_ms = now_ms() + :alive, left_at_ms = NULL, forgotten_at_ms = NULL WHERE node = :node";
 const IS_FORGOTTEN: &str = "SELECT 1 FROM nodes WHERE node = :node AND forgotten_at_ms IS NOT NULL";
 const LEAVE: &str = "UPDATE nodes SET alive_until_ms = 0, left_at_ms = now_ms() WHERE node = :node";
 const REPORT_ITSELF: &str = "UPDATE nodes SET file_digest = :digest, clock_ahead_ms = :ahead, \

@@ -150,6 +150,11 @@ impl Db {
         Ok(Transaction(self))
     }
 
+    /// True if the database is of a server, which nodes share.
+    pub(crate) fn is_postgres(&self) -> bool {
+        matches!(self.0, Engine::Postgres(_))
+    }
+
     /// Begins a transaction whose statements read one moment of the database. It must be the only one.
     pub(crate) fn read_transaction(&self) -> DbResult<Transaction<'_>> {
         match &self.0 {

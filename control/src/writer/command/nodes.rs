@@ -66,7 +66,7 @@ impl Command for ForgetNode {
         }
         let released_limits = match self.unused {
             Unused::Count => 0,
-            Unused::Release => lost::release(write.db, self.node, write.now_ms)?,
+            Unused::Release => lost::release(write.db, self.node)?,
         };
         nodes::forget(write.db, self.node)?;
         let forgotten =

@@ -48,7 +48,7 @@ impl NodeShare {
 
 /// Gives back what a node has unused of limits by calendar windows. Returns the number of these limits. What the node had used
 /// and not stored is given back too.
-pub(crate) fn release(tx: &Db, node: NodeId, now_ms: u64) -> DbResult<usize> {
+pub(crate) fn release(tx: &Db, node: NodeId) -> DbResult<usize> {
     let number = u64::from(node.number());
     fences::bar(tx, Lane::Shares, number)?;
     let unused = || -> DbResult<Vec<(WindowKey, i64)>> {
@@ -66,7 +66,7 @@ pub(crate) fn release(tx: &Db, node: NodeId, now_ms: u64) -> DbResult<usize> {
         Some(Change { key, amount: -unused, short, is_starved: false })
     });
     let changes: Vec<Change> = changes.collect();
-    windows::write(tx, &changes, (number, now_ms))?;
+    windows::write(tx, &changes, number)?;
     let mut limits: Vec<_> = changes.iter().map(|change| &change.key.quota).collect();
     limits.dedup();
     Ok(limits.len())

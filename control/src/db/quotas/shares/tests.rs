@@ -305,10 +305,10 @@ fn what_a_lost_node_has_unused_is_given_back_and_it_notices_that_when_it_returns
     let held = lost::of_node(db, NodeId::new(1)).unwrap();
     let held: Vec<_> = held.iter().map(|share| (share.quota.as_str(), share.granted, share.used)).collect();
     assert!(held.contains(&("total", of_one.unsigned_abs(), 15)), "{held:?}");
-    assert_eq!(lost::release(db, NodeId::new(1), 1).unwrap(), 1);
+    assert_eq!(lost::release(db, NodeId::new(1)).unwrap(), 1);
     assert_eq!(rows(db, "total"), (all - (of_one - 15), 15, of_other));
     assert!(rows(db, "concurrent").1 > 0 && rows(db, "minute").1 > 0, "these are free by themselves");
-    assert_eq!(lost::release(db, NodeId::new(1), 1).unwrap(), 0);
+    assert_eq!(lost::release(db, NodeId::new(1)).unwrap(), 0);
     let late = run(db, &ShareTransaction::Work(one, vec![ShareAction::Renew]), &[]).unwrap();
     assert_eq!(late.answer, ShareAnswer::Fenced, "it reads its shares again");
 }
