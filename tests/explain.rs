@@ -211,6 +211,6 @@ async fn an_explanation_names_the_adaptation_whose_fields_are_listed() {
     let steps = |table: &Value| table["steps"].as_array().unwrap().len();
     let clients =
         chains["data"].as_array().unwrap().iter().map(|table| (table["client"].clone(), steps(table)));
-    let want = [("chat", 1), ("messages", 2), ("responses", 2)];
+    let want = [("chat", 1), ("messages", 2), ("responses", 2), ("gemini", 2)];
     assert_eq!(clients.collect::<Vec<_>>(), want.map(|(client, steps)| (json!(client), steps)));
 }

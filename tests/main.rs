@@ -44,6 +44,7 @@ mod failed_ends;
 mod failover;
 mod file_systems;
 mod flipped;
+mod gemini;
 mod hanging;
 mod harness;
 mod http;

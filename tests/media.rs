@@ -153,8 +153,8 @@ async fn a_target_without_the_operation_is_not_called() {
     assert_eq!(answer.header("x-should-retry"), Some("false"));
     let error = &answer.json()["error"];
     assert_eq!(error["param"], "model", "{error}");
-    let message = "'up/m' does not support the embeddings protocol. Use /v1/chat/completions, /v1/responses or \
-                   /v1/messages, or name another model.";
+    let message = "'up/m' does not support the embeddings protocol. Use /v1/chat/completions, /v1/responses, \
+                   /v1/messages or /v1beta/models/{model}:generateContent, or name another model.";
     assert_eq!(error["message"], message);
     assert!(upstream.requests().is_empty());
 }

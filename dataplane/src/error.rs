@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
-use wire::envelope::{self, EnvelopeFamily, StreamError};
+use wire::envelope::{self, EnvelopeFamily, GatewayError, StreamError};
 use wire::native;
 use wire::stream::{StreamOptions, Trouble};
 
@@ -21,6 +21,8 @@ pub(crate) struct Fault {
     /// The upstream's error, sanitized.
     pub(crate) error: Option<Box<StreamError>>,
     pub(crate) retry_after: Option<Duration>,
+    /// The name of the quota that is used up, for Google's envelope.
+    pub(crate) quota: Option<Box<str>>,
     /// The value of the `Allow` header, for 405.
     pub(crate) allow: Option<&'static str>,
     /// True if the rest of the request has not been read, so that the connection must be closed.
@@ -36,6 +38,7 @@ impl Fault {
             status: None,
             error: None,
             retry_after: None,
+            quota: None,
             allow: None,
             close: false,
         }
@@ -64,10 +67,19 @@ impl Fault {
     /// Returns the body sent to the client.
     pub(crate) fn answer_body(&self, family: EnvelopeFamily, request_id: &str) -> Bytes {
         match (&self.error, self.status) {
-            (Some(error), Some(status)) => envelope::diagnosed(family, status, error, request_id),
+            (Some(error), Some(status)) => {
+                envelope::diagnosed(family, status, error, self.retry_after, request_id)
+            }
             (Some(_) | None, _) => {
-                let row = self.kind.row();
-                envelope::error_body(family, row, &self.message, self.param.as_deref(), request_id)
+                let error = GatewayError {
+                    row: self.kind.row(),
+                    message: &self.message,
+                    param: self.param.as_deref(),
+                    retry_after: self.retry_after,
+                    quota: self.quota.as_deref(),
+                    request_id,
+                };
+                envelope::error_body(family, &error)
             }
         }
     }

@@ -31,10 +31,12 @@ use crate::metrics::add;
 use crate::operation::error_response::error_response;
 use crate::operation::inference::{self, AuthorizedRequest};
 use crate::operation::refused_span::{self, Started};
-use crate::operation::{cors, count_tokens, explain, health, metrics, models, videos, watched};
+use crate::operation::{cors, count_gemini, count_tokens, explain, health, metrics, models, videos, watched};
 use crate::pipe::pipe;
 use crate::relay::ResponseBody;
-use crate::route::{self, Meaning};
+use crate::relay::json_array;
+use crate::route::google::{self, is_google};
+use crate::route::{self, Meaning, Named};
 use crate::running::{Cancelled, RunningEntry, RunningParams};
 use crate::server::body::Inbound;
 use crate::server::connections::Connections;
@@ -91,7 +93,7 @@ impl Service for Rc<Caller> {
         add(&counters.requests, 1);
         add(&counters.refused, 1);
         let request_id = self.worker.request_ids.next();
-        let family = family(path, &HeaderMap::new());
+        let family = family(path, &HeaderMap::new(), google::is_of_google(path));
         let mut response = error_response(fault, family, request_id.to_str().unwrap_or_default());
         response.headers_mut().insert(X_REQUEST_ID, request_id);
         response
@@ -101,7 +103,7 @@ impl Service for Rc<Caller> {
 impl Exchange {
     async fn answer(&self, parts: &Parts, body: Inbound) -> Response<ResponseBody> {
         let path = parts.uri.path();
-        let family = family(path, &parts.headers);
+        let family = family(path, &parts.headers, is_google(parts));
         add(&self.worker().counters.requests, 1);
         let started = Started::of(self.worker());
         let outcome = self.dispatch(parts, body).await;
@@ -113,6 +115,9 @@ impl Exchange {
             add(&self.worker().counters.refused, 1);
             error_response(fault, family, self.id())
         });
+        if !self.explains() && wants_array(parts) {
+            json_array::wrap(&mut response);
+        }
         watched::report(self, parts, &response, is_rejected);
         refused_span::export(self, parts, &response, started);
         let origins = &self.worker().process.settings.cors_origins;
@@ -136,11 +141,15 @@ impl Exchange {
 
     async fn dispatch(&self, parts: &Parts, body: Inbound) -> Result<Response<ResponseBody>, Fault> {
         match route::meaning(&parts.method, parts.uri.path()) {
-            Meaning::Operation(operation, rest) => self.operate(operation, rest, parts, body).await,
+            Meaning::Operation(operation, named) => self.operate(operation, named, parts, body).await,
             Meaning::Options(allow) => Ok(cors::options(allow)),
             Meaning::WrongMethod(operation, allow) => {
                 if operation == Some(Operation::Responses) && asks_for_websocket(&parts.headers) {
                     return Err(websocket_refused());
+                }
+                if operation == Some(Operation::Models) && parts.method == Method::POST && is_google(parts) {
+                    let message = google::absent(parts.uri.path());
+                    return Err(Fault::new(ErrorKind::NotFound, message).closing());
                 }
                 let message =
                     format!("The method {} is not allowed on this path. Allowed: {allow}.", parts.method);
@@ -155,7 +164,7 @@ impl Exchange {
     async fn operate(
         &self,
         operation: Operation,
-        rest: Option<&str>,
+        named: Named<'_>,
         parts: &Parts,
         body: Inbound,
     ) -> Result<Response<ResponseBody>, Fault> {
@@ -176,7 +185,7 @@ impl Exchange {
         };
         authorize::operation(&access, operation).map_err(Fault::closing)?;
         match operation {
-            Operation::Models => models::serve(&snapshot, &access, rest, &parts.headers),
+            Operation::Models => models::serve(&snapshot, &access, named, parts),
             Operation::Metrics if is_administrator(&access) => Ok(Box::pin(metrics::serve(self)).await),
             Operation::Metrics => Err(Fault::new(ErrorKind::Forbidden, "Metrics need an administrator key.")),
             _ => {
@@ -189,7 +198,9 @@ impl Exchange {
                     operation,
                 });
                 self.capture(parts);
-                let dialect = operation.dialect().unwrap_or(Dialect::Chat);
+                let is_gemini = matches!(named, Named::Call(_));
+                let dialect = if is_gemini { Some(Dialect::Gemini) } else { operation.dialect() };
+                let dialect = dialect.unwrap_or(Dialect::Chat);
                 let authorized = AuthorizedRequest {
                     started: Instant::now(),
                     operation,
@@ -197,13 +208,15 @@ impl Exchange {
                     exchange: self,
                     snapshot: &snapshot,
                     access: &access,
-                    headers: &parts.headers,
+                    request: parts,
                     session,
                     has_own,
                     running: &running,
                 };
                 let answered = if self.explains() {
                     running.unless_cancelled(Box::pin(inference::explain(authorized, body)).as_mut()).await
+                } else if operation == Operation::CountTokens && is_gemini {
+                    running.unless_cancelled(Box::pin(count_gemini::serve(authorized, body)).as_mut()).await
                 } else if operation == Operation::CountTokens {
                     running.unless_cancelled(Box::pin(count_tokens::serve(authorized, body)).as_mut()).await
                 } else if operation == Operation::Videos {
@@ -270,15 +283,19 @@ impl Exchange {
 
     /// Forwards a request for a path outside the data plane's table to the control service.
     async fn elsewhere(&self, parts: &Parts, body: Inbound) -> Result<Response<ResponseBody>, Fault> {
+        let path = parts.uri.path();
+        if is_google(parts) {
+            return Err(Fault::new(ErrorKind::NotFound, google::absent(path)).closing());
+        }
         // Paths below /v1 belong to vendor protocols, and a client's SDK parses the error.
-        let fallback = self.worker().process.fallback.get().filter(|_| !parts.uri.path().starts_with("/v1/"));
+        let fallback = self.worker().process.fallback.get().filter(|_| !path.starts_with("/v1/"));
         let Some(fallback) = fallback else {
-            return Err(Fault::new(ErrorKind::NotFound, absent(parts.uri.path())).closing());
+            return Err(Fault::new(ErrorKind::NotFound, absent(path)).closing());
         };
         // The body stays on this thread; its frames are forwarded as they arrive.
         let (pump, body) = pipe(body);
         // A run's body is rejected by the data plane, which must get the piece that crosses its limit.
-        let bytes_max = match parts.uri.path().starts_with(RUN_PATH) {
+        let bytes_max = match path.starts_with(RUN_PATH) {
             true => self.worker().process.settings.body_bytes_max.saturating_add(ADMIN_BODY_BYTES_MAX),
             false => ADMIN_BODY_BYTES_MAX,
         };
@@ -313,7 +330,10 @@ const STORED: &str = "llmgw does not store responses, so they cannot be fetched,
 const ADMIN_BODY_BYTES_MAX: u64 = 1 << 20;
 
 /// Returns the error envelope of a path (MSG-4). For paths of both vendors or of neither, the client's SDK determines it.
-pub(crate) fn family(path: &str, headers: &HeaderMap) -> EnvelopeFamily {
+pub(crate) fn family(path: &str, headers: &HeaderMap, is_google: bool) -> EnvelopeFamily {
+    if is_google {
+        return EnvelopeFamily::Google;
+    }
     let bare = path.strip_prefix("/v1").unwrap_or(path);
     let is_messages = bare == "/messages" || bare.starts_with("/messages/");
     let is_shared = matches!(route::operation(path), None | Some(Operation::Models));
@@ -322,6 +342,11 @@ pub(crate) fn family(path: &str, headers: &HeaderMap) -> EnvelopeFamily {
     } else {
         EnvelopeFamily::OpenAi
     }
+}
+
+/// Returns true if the answer is a stream that a client of Google's protocol wants as one JSON array.
+fn wants_array(parts: &Parts) -> bool {
+    parts.method == Method::POST && google::streams(parts.uri.path()) && !google::wants_events(parts)
 }
 
 /// Returns the client's own request ID if it is valid, otherwise a new one (FAIL-7).

@@ -30,6 +30,7 @@ use crate::operation::health;
 use crate::relay::ResponseBody;
 use crate::request_id::RequestIds;
 use crate::route;
+use crate::route::google::is_of_google;
 use crate::server::accept;
 use crate::server::body::Inbound;
 use crate::server::connections::Connections;
@@ -157,7 +158,7 @@ impl Service for StartingCaller {
 impl StartingCaller {
     fn fail(&self, path: &str, headers: &HeaderMap, fault: Fault) -> Response<ResponseBody> {
         let id = self.answers.ids.next();
-        let mut response = error_response(fault, family(path, headers), id.to_str().unwrap_or_default());
+        let mut response = error_response(fault, family(path, headers, is_of_google(path)), id.to_str().unwrap_or_default());
         response.headers_mut().insert(X_REQUEST_ID, id);
         self.complete(response)
     }

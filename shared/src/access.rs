@@ -1,5 +1,6 @@
 //! The result of authentication: the caller, the human it acts as, and what it may use.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -144,6 +145,43 @@ pub fn presented(headers: &HeaderMap) -> Result<Option<&[u8]>, &'static str> {
     bearer(value).map(Some).ok_or("The Authorization header is not 'Bearer KEY'.")
 }
 
+/// Returns the key that a Gemini client presents, if any: the first of `x-goog-api-key`, `Authorization: Bearer`, `x-api-key`
+/// and the member `key` of the query that is not empty. Returns an error text for the caller if two of them differ.
+pub fn presented_to_google<'a>(
+    headers: &'a HeaderMap,
+    query: Option<&'a str>,
+) -> Result<Option<Cow<'a, [u8]>>, &'static str> {
+    const DIFFERENT: &str = "Two different API keys were sent. Send one, as 'x-goog-api-key: KEY'.";
+    let mut found: Option<Cow<'a, [u8]>> = None;
+    for name in [&X_GOOG_API_KEY, &AUTHORIZATION, &X_API_KEY] {
+        for value in headers.get_all(name) {
+            let bytes = value.as_bytes();
+            let key =
+                if *name == AUTHORIZATION { bearer(value).unwrap_or_default() } else { bytes.trim_ascii() };
+            take(&mut found, key.into()).map_err(|()| DIFFERENT)?;
+        }
+    }
+    let members = query.into_iter().flat_map(|query| query.split('&'));
+    for key in members.filter_map(|member| member.strip_prefix("key=")) {
+        take(&mut found, percent_encoding::percent_decode_str(key).into()).map_err(|()| DIFFERENT)?;
+    }
+    Ok(found)
+}
+
+/// Takes `key` unless it is empty. Fails if another one has been taken.
+fn take<'a>(found: &mut Option<Cow<'a, [u8]>>, key: Cow<'a, [u8]>) -> Result<(), ()> {
+    match found {
+        _ if key.is_empty() => Ok(()),
+        Some(known) if *known == key => Ok(()),
+        Some(_) => Err(()),
+        None => {
+            *found = Some(key);
+            Ok(())
+        }
+    }
+}
+
+static X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, ()> {
@@ -190,6 +228,30 @@ mod tests {
             (&[("x-api-key", " "), ("authorization", "Bearer ")], Ok(None)),
         ] {
             assert_eq!(presented(&headers(sent)), want, "{sent:?}");
+        }
+    }
+
+    #[test]
+    fn a_gemini_client_presents_one_key_in_any_of_four_places() {
+        for (sent, query, want) in [
+            (&[][..], None, Ok(None)),
+            (&[("x-goog-api-key", "a")], None, Ok(Some("a"))),
+            // Gemini CLI without a key sends an empty field.
+            (&[("x-goog-api-key", ""), ("authorization", "Bearer b")], None, Ok(Some("b"))),
+            (&[("x-api-key", "c")], Some("alt=sse"), Ok(Some("c"))),
+            (&[], Some("alt=sse&key=d%2De"), Ok(Some("d-e"))),
+            (&[("x-goog-api-key", "a")], Some("key=a"), Ok(Some("a"))),
+            (&[("x-goog-api-key", "a")], Some("key=&key=b"), Err(())),
+            (&[("x-goog-api-key", "a"), ("authorization", "Bearer b")], None, Err(())),
+            (&[("x-api-key", "a"), ("x-api-key", "b")], None, Err(())),
+        ] {
+            let headers = headers(sent);
+            let found = presented_to_google(&headers, query).map_err(|_| ());
+            assert_eq!(
+                found,
+                want.map(|key| key.map(|key: &str| key.as_bytes().into())),
+                "{sent:?} {query:?}"
+            );
         }
     }
 }

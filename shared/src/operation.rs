@@ -11,6 +11,7 @@ pub enum Operation {
     Responses,
     Messages,
     CountTokens,
+    GenerateContent,
     Embeddings,
     Transcription,
     Speech,
@@ -24,11 +25,12 @@ pub enum Operation {
 
 impl Operation {
     /// The operations that an allowlist may contain: everything that a project key can be used for.
-    pub const GRANTABLE: [Self; 10] = [
+    pub const GRANTABLE: [Self; 11] = [
         Self::ChatCompletions,
         Self::Responses,
         Self::Messages,
         Self::CountTokens,
+        Self::GenerateContent,
         Self::Embeddings,
         Self::Transcription,
         Self::Speech,
@@ -49,6 +51,7 @@ impl Operation {
             Self::ChatCompletions => Dialect::Chat,
             Self::Responses => Dialect::Responses,
             Self::Messages | Self::CountTokens => Dialect::Messages,
+            Self::GenerateContent => Dialect::Gemini,
             Self::Embeddings => Dialect::Embeddings,
             Self::Transcription => Dialect::Transcription,
             Self::Speech => Dialect::Speech,
@@ -65,6 +68,7 @@ impl Operation {
             Self::Responses => "/v1/responses",
             Self::Messages => "/v1/messages",
             Self::CountTokens => "/v1/messages/count_tokens",
+            Self::GenerateContent => "/v1beta/models/{model}:generateContent",
             Self::Embeddings => "/v1/embeddings",
             Self::Transcription => "/v1/audio/transcriptions",
             Self::Speech => "/v1/audio/speech",
@@ -92,6 +96,7 @@ impl Operation {
             Self::Responses => "responses",
             Self::Messages => "messages",
             Self::CountTokens => "count_tokens",
+            Self::GenerateContent => "generate_content",
             Self::Embeddings => "embeddings",
             Self::Transcription => "transcription",
             Self::Speech => "speech",
@@ -147,18 +152,14 @@ impl Dialect {
             Self::Messages => &[Self::Chat, Self::Gemini, Self::Bedrock, Self::Responses],
             Self::Responses => &[Self::Chat, Self::Messages, Self::Gemini, Self::Bedrock],
             Self::Images => &[Self::Gemini],
-            Self::Embeddings
-            | Self::Speech
-            | Self::Transcription
-            | Self::Videos
-            | Self::Gemini
-            | Self::Bedrock => &[],
+            Self::Gemini => &[Self::Chat, Self::Messages, Self::Bedrock, Self::Responses],
+            Self::Embeddings | Self::Speech | Self::Transcription | Self::Videos | Self::Bedrock => &[],
         }
     }
 
     /// Returns true for dialects of conversations, which may fail over (FAIL-1) and are counted in tokens.
     pub fn is_conversation(self) -> bool {
-        matches!(self, Self::Chat | Self::Responses | Self::Messages)
+        matches!(self, Self::Chat | Self::Responses | Self::Messages | Self::Gemini)
     }
 
     /// Returns the name for the configuration and the `protocols` lists.

@@ -41,6 +41,7 @@ export function plainRequest(operation: string, model: string): { path: string; 
     chat_completions: ["/v1/chat/completions", { messages }],
     messages: ["/v1/messages", { messages, max_tokens: 128 }],
     count_tokens: ["/v1/messages/count_tokens", { messages }],
+    generate_content: [`/v1beta/models/${encodeURIComponent(model)}:generateContent`, { contents: [{ parts: [{ text: TEXT }] }] }],
     responses: ["/v1/responses", { input: TEXT, store: false }],
     embeddings: ["/v1/embeddings", { input: TEXT }],
     speech: ["/v1/audio/speech", { input: TEXT, voice: "alloy" }],

@@ -80,6 +80,7 @@ const OPERATIONS = [
   "responses",
   "messages",
   "count_tokens",
+  "generate_content",
   "embeddings",
   "transcription",
   "speech",

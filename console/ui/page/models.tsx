@@ -24,7 +24,7 @@ import { priceOf } from "./provider";
 import { usePeriod } from "./requests";
 
 const CAPABILITIES = ["vision", "tools", "reasoning", "audio"] as const;
-const OPERATIONS = ["chat_completions", "responses", "messages", "embeddings", "speech", "transcription", "images", "videos"];
+const OPERATIONS = ["chat_completions", "responses", "messages", "generate_content", "embeddings", "speech", "transcription", "images", "videos"];
 const WORDS = { vision: "images", tools: "tools", reasoning: "reasoning", audio: "audio" };
 
 const BY_NAME = { sort: "name", order: "asc" } as const;
@@ -148,7 +148,7 @@ function SourcesOf({ of }: { of: Model["sources"] }) {
   );
 }
 
-const CONVERSATIONS = ["chat_completions", "responses", "messages"];
+const CONVERSATIONS = ["chat_completions", "responses", "messages", "generate_content"];
 
 /** What a model can do: the capabilities in a conversation, or the operations of one that holds none. */
 export function abilitiesOf(of: Pick<Model, "operations" | (typeof CAPABILITIES)[number]>): string | null {

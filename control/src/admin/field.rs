@@ -156,8 +156,8 @@ fn is_model(entry: &str) -> bool {
 
 fn operation(name: &str) -> Result<Operation, &'static str> {
     Operation::GRANTABLE.into_iter().find(|operation| operation.name() == name).ok_or(
-        "one of chat_completions, responses, messages, count_tokens, embeddings, transcription, speech, images, \
-         videos, models",
+        "one of chat_completions, responses, messages, count_tokens, generate_content, embeddings, transcription, \
+         speech, images, videos, models",
     )
 }
 

@@ -203,8 +203,11 @@ fn path(target: &Target, dialect: Dialect, call: UpstreamCall) -> Result<PathAnd
 impl Translation {
     fn run(self) -> Result<TargetRequest, Rejection> {
         let Self { pair, segments, target, seed, input_tokens, stream, include_usage, seal } = self;
+        let body = segments.concat();
+        // The path of a Gemini request says that the answer is a stream; the body that is translated has to.
+        let body = if pair.client == Dialect::Gemini && stream { with_first(body, STREAM) } else { body };
         let prepared = (pair.prepare)(&Asking {
-            body: &segments.concat(),
+            body: &body,
             target: &Traits { agents: seal.as_ref(), ..traits(&target) },
             selector: target.model.id.as_str(),
             seed: seed.to_str().unwrap_or_default().trim_start_matches("req_"),
@@ -344,15 +347,20 @@ pub(crate) async fn counting<'a>(
 
 /// Returns the Messages request `body` with `max_tokens`, which is required in a request for an answer but optional
 /// in a request to count tokens.
-fn with_max_tokens(mut body: Vec<u8>, head: &Head) -> Vec<u8> {
-    if head.max_output_tokens.is_none()
-        && let Some(at) = body.iter().position(|byte| *byte == b'{')
-    {
+fn with_max_tokens(body: Vec<u8>, head: &Head) -> Vec<u8> {
+    if head.max_output_tokens.is_none() { with_first(body, MAX_TOKENS_UNASKED) } else { body }
+}
+
+/// Returns the object `body` with `member`, which ends with a comma, as its first member.
+fn with_first(mut body: Vec<u8>, member: &[u8]) -> Vec<u8> {
+    if let Some(at) = body.iter().position(|byte| *byte == b'{') {
         let after = at.saturating_add(1);
-        body.splice(after..after, MAX_TOKENS_UNASKED.iter().copied());
+        body.splice(after..after, member.iter().copied());
     }
     body
 }
+
+const STREAM: &[u8] = br#""stream":true,"#;
 
 /// Exceeds every thinking budget, which must be less than `max_tokens`.
 const MAX_TOKENS_UNASKED: &[u8] = br#""max_tokens":1000000,"#;

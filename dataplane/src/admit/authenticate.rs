@@ -1,5 +1,6 @@
 //! Authentication: from the key header to [`Access`] (AUTH-1 to AUTH-3).
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
@@ -8,7 +9,7 @@ use std::time::Duration;
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;
 use http::{HeaderValue, Uri};
-use shared::access::{Access, Role, presented};
+use shared::access::{Access, Role, presented, presented_to_google};
 use shared::clock;
 use shared::error_kind::ErrorKind;
 use shared::freshness::Freshness;
@@ -18,6 +19,7 @@ use shared::secret::Secret;
 use shared::snapshot::Snapshot;
 
 use crate::error::Fault;
+use crate::route::google::is_google;
 
 /// Authenticates the caller. `x-api-key` takes precedence over `Authorization`; a wrong key is an error even if the
 /// other header has a valid one, and so are two different `x-api-key` headers. `last` belongs to the connection.
@@ -27,7 +29,7 @@ pub(crate) fn authenticate(
     request: &Parts,
 ) -> Result<Arc<Access>, Fault> {
     let local = |access| from_this_machine(request).map(|()| Arc::clone(access));
-    let Some(presented) = presented(&request.headers).map_err(invalid)? else {
+    let Some(presented) = presented_by(request)? else {
         return match &snapshot.access.anonymous {
             Some(access) => local(access),
             None => Err(invalid(
@@ -35,6 +37,7 @@ pub(crate) fn authenticate(
             )),
         };
     };
+    let presented = &*presented;
     let known = last.access(presented, &snapshot.access).or_else(|| look_up(snapshot, last, presented));
     if let Some(access) = known
         && is_live(&access)
@@ -48,6 +51,15 @@ pub(crate) fn authenticate(
         None if is_issued(presented) && snapshot.freshness.is_stale() => Err(stale()),
         None => Err(invalid(NOT_VALID)),
     }
+}
+
+/// Returns the key that a request presents, if any, where clients of its protocol put it.
+pub(crate) fn presented_by(request: &Parts) -> Result<Option<Cow<'_, [u8]>>, Fault> {
+    if is_google(request) {
+        let found = presented_to_google(&request.headers, request.uri.query());
+        return found.map_err(|why| Fault::new(ErrorKind::InvalidRequest, why));
+    }
+    presented(&request.headers).map(|key| key.map(Cow::Borrowed)).map_err(invalid)
 }
 
 /// Refuses the callers that an administrator may have revoked since the snapshot was current.
@@ -103,8 +115,8 @@ impl LastKey {
 /// Returns true if the request presents a key that is not of the format that the gateway issues: one that may be meant as
 /// an administrator's. Issued keys cannot be guessed, and a client with a revoked one gets 401 each time.
 pub(crate) fn presents_foreign_key(request: &Parts) -> bool {
-    let presented = presented(&request.headers).ok().flatten();
-    presented.is_some_and(|key| !is_issued(key))
+    let presented = presented_by(request).ok().flatten();
+    presented.is_some_and(|key| !is_issued(&key))
 }
 
 /// Returns true if a key has the format that the gateway issues.

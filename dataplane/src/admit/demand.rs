@@ -153,7 +153,8 @@ fn input(need: &Plausible<'_>) -> u64 {
 
 fn operation(dialect: Dialect) -> Operation {
     match dialect {
-        Dialect::Chat | Dialect::Gemini | Dialect::Bedrock => Operation::ChatCompletions,
+        Dialect::Chat | Dialect::Bedrock => Operation::ChatCompletions,
+        Dialect::Gemini => Operation::GenerateContent,
         Dialect::Responses => Operation::Responses,
         Dialect::Messages => Operation::Messages,
         Dialect::Embeddings => Operation::Embeddings,

@@ -123,13 +123,27 @@ fn over(exceeded: &Exceeded) -> Fault {
         Some(0) => " Running requests have reserved the rest of it.",
         Some(_) => "",
     };
-    let fault =
-        Fault::new(ErrorKind::QuotaExceeded, format!("The quota of {quota} is used up.{what}{advice}"));
+    let message = format!("The quota of {quota} is used up.{what}{advice}");
+    let fault = Fault { quota: Some(name_of(quota)), ..Fault::new(ErrorKind::QuotaExceeded, message) };
     match wait_ms {
         None => fault,
         Some(0) => fault.retry_after(WHILE_HELD),
         Some(wait_ms) => fault.retry_after(Duration::from_millis(*wait_ms)),
     }
+}
+
+/// Returns the name of a quota in Google's style, such as `RequestsPerDayPerKey`: Gemini's clients wait for the end of a
+/// minute, and not for that of a day.
+fn name_of(quota: &Quota) -> Box<str> {
+    let period = quota.period.map(Period::name);
+    let words =
+        [Some(quota.metric.name()), period.map(|_| "per"), period, Some("per"), Some(quota.subject.name())];
+    let parts = words.into_iter().flatten().flat_map(|word| word.split('_'));
+    let capitalized = parts.map(|part| {
+        let (first, rest) = part.split_at_checked(1).unwrap_or((part, ""));
+        first.to_ascii_uppercase() + rest
+    });
+    capitalized.collect::<String>().into()
 }
 
 /// Headers about the quotas of a request.

@@ -17,7 +17,7 @@ use http_body_util::BodyExt as _;
 use shared::error_kind::ErrorKind;
 use shared::port::{self, BoxError, BoxFuture, Handler, HttpClient, HttpLimits, Insider, Rehearsal};
 use tokio::sync::{mpsc, oneshot};
-use wire::envelope::{self, EnvelopeFamily};
+use wire::envelope::{self, EnvelopeFamily, GatewayError};
 
 use crate::admit::authenticate::LastKey;
 use crate::admit::labels::LastClient;
@@ -100,7 +100,7 @@ impl Handler for InProcess {
 }
 
 fn refusal((kind, message): (ErrorKind, &str)) -> Response<port::Body> {
-    let body = envelope::error_body(EnvelopeFamily::OpenAi, kind.row(), message, None, "");
+    let body = envelope::error_body(EnvelopeFamily::OpenAi, &GatewayError::new(kind.row(), message));
     let mut response = Response::new(port::full(body));
     *response.status_mut() = StatusCode::from_u16(kind.row().status).unwrap_or_default();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

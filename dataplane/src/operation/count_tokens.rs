@@ -30,9 +30,9 @@ use crate::upstream::request::{JSON, RequestKind, UpstreamRequest, forwarded};
 use crate::upstream::{self, UpstreamResponse};
 
 const ANTHROPIC_BETA: HeaderName = HeaderName::from_static("anthropic-beta");
-const X_TOKEN_COUNT: HeaderName = HeaderName::from_static("x-llmgw-token-count");
+pub(super) const X_TOKEN_COUNT: HeaderName = HeaderName::from_static("x-llmgw-token-count");
 /// Maximum bytes of a body to count, unless the configured body limit is smaller.
-const BODY_BYTES_MAX: u64 = 32 << 20;
+pub(super) const BODY_BYTES_MAX: u64 = 32 << 20;
 /// Maximum bytes of an upstream's answer, which is one number.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
@@ -61,7 +61,12 @@ pub(crate) async fn serve(
                 None => Naming::Model(model),
             };
             let (segments, _) = adapt::signed(build(naming), &head, target);
-            counted_natively(authorized, target, path, segments).await?
+            let headers = forwarded(Dialect::Messages, &authorized.request.headers);
+            let headers = match target.provider.quirks.count_betas {
+                Some(known) => with_known_betas(headers, known),
+                None => headers,
+            };
+            counted_natively(authorized, target, path, (&headers, segments), &messages::is_count).await?
         }
         None if native => None,
         None => counted_adapted(authorized, target, routed, &build(Naming::Model(model))).await,
@@ -78,26 +83,21 @@ pub(crate) async fn serve(
     Ok(response)
 }
 
-/// Counts with a `target` that speaks Messages and returns its answer. Returns `None` if the answer is unusable, and an
-/// error if the upstream rejected the request itself.
-async fn counted_natively(
+/// Counts with a `target` that speaks the client's protocol, by a request of these headers and pieces, and returns its
+/// answer. Returns `None` if the answer is unusable, and an error if the upstream rejected the request itself.
+pub(super) async fn counted_natively(
     authorized: AuthorizedRequest<'_>,
     target: &Target,
     path: PathAndQuery,
-    segments: Vec<Bytes>,
+    request: (&[(HeaderName, HeaderValue)], Vec<Bytes>),
+    is_count: &dyn Fn(&[u8]) -> bool,
 ) -> Result<Option<Bytes>, Fault> {
-    let headers = forwarded(Dialect::Messages, authorized.headers);
-    let headers = match target.provider.quirks.count_betas {
-        Some(known) => with_known_betas(headers, known),
-        None => headers,
-    };
-    let Some((UpstreamResponse { status, head, .. }, body)) =
-        ask(authorized, target, path, (&headers, segments)).await
+    let Some((UpstreamResponse { status, head, .. }, body)) = ask(authorized, target, path, request).await
     else {
         return Ok(None);
     };
     match status {
-        200 => Ok(messages::is_count(&body).then_some(body)),
+        200 => Ok(is_count(&body).then_some(body)),
         400 | 413 | 422 => {
             let secrets = secrets(&target.provider);
             let content_type = head.content_type.as_ref().and_then(|value| value.to_str().ok());

@@ -17,7 +17,8 @@ pub(crate) fn error_response(
     family: EnvelopeFamily,
     request_id: &str,
 ) -> Response<ResponseBody> {
-    let status = StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let status = StatusCode::from_u16(family.client_status(fault.status()))
+        .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let is_final = is_final(&fault);
     let mut response = Response::new(ResponseBody::full(fault.answer_body(family, request_id)));
     *response.status_mut() = status;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Response};
+use percent_encoding::percent_decode_str;
 use shared::access::Access;
 use shared::clock;
 use shared::error_kind::ErrorKind;
@@ -14,7 +16,7 @@ use shared::port::Insider;
 use shared::routing::Target;
 use shared::snapshot::{Route, Snapshot};
 use wire::multipart::{self, FormFault, FormScan};
-use wire::request::{Head, HeadScan, ScanError};
+use wire::request::{GeminiCall, Head, HeadScan, ScanError};
 
 use crate::adapt::{self, RoutedRequest};
 use crate::admit::labels;
@@ -28,6 +30,7 @@ use crate::operation::videos;
 use crate::plan;
 use crate::record::{Opening, Record};
 use crate::relay::ResponseBody;
+use crate::route::google::{self, GoogleCall, GoogleMethod};
 use crate::running::RunningEntry;
 use crate::server::body::{self, HeldBody, Inbound};
 use crate::upstream::request;
@@ -46,7 +49,7 @@ pub(crate) struct AuthorizedRequest<'a> {
     pub(crate) exchange: &'a Exchange,
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) access: &'a Arc<Access>,
-    pub(crate) headers: &'a HeaderMap,
+    pub(crate) request: &'a Parts,
     /// The field with the ID of the client's session.
     pub(crate) session: Option<&'a HeaderValue>,
     /// True if any header field is meant for the gateway.
@@ -136,6 +139,11 @@ pub(crate) async fn explain(
 }
 
 impl AuthorizedRequest<'_> {
+    /// Returns the call that the path of a Gemini request contains.
+    fn call(&self) -> Option<GoogleCall<'_>> {
+        if self.dialect == Dialect::Gemini { google::call(self.request.uri.path()) } else { None }
+    }
+
     pub(super) fn worker(&self) -> &Rc<Worker> {
         self.exchange.worker()
     }
@@ -173,14 +181,14 @@ impl AuthorizedRequest<'_> {
             stream: head.stream,
             dialect: self.dialect,
             input: &head.input,
-            tags: labels::tags(self.headers, self.has_own, self.access.tags.as_deref())?,
+            tags: labels::tags(&self.request.headers, self.has_own, self.access.tags.as_deref())?,
             end_user: labels::end_user(head.end_user.as_deref(), end_users, hasher),
             session: labels::session(self.session, head.affinity_key.as_deref(), hasher),
             body_bytes: body.bytes(),
             body_wait_us: body.waited_us,
             media: head.media.as_deref(),
             running: self.running,
-            span: worker.spans.as_ref().and_then(|spans| spans.begin(self.headers)),
+            span: worker.spans.as_ref().and_then(|spans| spans.begin(&self.request.headers)),
         };
         let mut record = Record::open(&worker.usage, opening);
         self.exchange.is_recorded.set(true);
@@ -195,7 +203,7 @@ impl AuthorizedRequest<'_> {
             head,
             body,
             content_type: self.form_type(),
-            forwarded: request::forwarded(self.dialect, self.headers),
+            forwarded: request::forwarded(self.dialect, &self.request.headers),
             request_id: self.exchange.request_id.clone(),
             tap: self.exchange.tap().cloned(),
         };
@@ -207,7 +215,7 @@ impl AuthorizedRequest<'_> {
     /// Returns the request's content type if the body is a form: it contains the boundary.
     fn form_type(&self) -> Option<HeaderValue> {
         let is_form = self.dialect == Dialect::Transcription;
-        if is_form { self.headers.get(CONTENT_TYPE).cloned() } else { None }
+        if is_form { self.request.headers.get(CONTENT_TYPE).cloned() } else { None }
     }
 }
 
@@ -221,8 +229,11 @@ pub(super) async fn read(
         return Box::pin(read_form(authorized, incoming, bytes_max)).await;
     }
     let limits = &authorized.worker().process.body_limits;
-    let mut scan = HeadScan::new(authorized.dialect);
-    let body = body::read(limits, authorized.headers, incoming, bytes_max, &mut |piece| {
+    let mut scan = match authorized.call() {
+        Some(call) => HeadScan::of_gemini(of_path(call)?),
+        None => HeadScan::new(authorized.dialect),
+    };
+    let body = body::read(limits, &authorized.request.headers, incoming, bytes_max, &mut |piece| {
         scan.push(piece).map_err(|error| of_scan_error(&error).closing())
     })
     .await?;
@@ -236,6 +247,16 @@ pub(super) async fn read(
     Ok((head, body))
 }
 
+/// Returns what the path of a Gemini request contains.
+fn of_path(call: GoogleCall<'_>) -> Result<GeminiCall, Fault> {
+    let model = percent_decode_str(call.model).decode_utf8().map_err(|_| {
+        Fault::new(ErrorKind::InvalidRequest, "The model in the path is not UTF-8.").param("model").closing()
+    })?;
+    let stream = call.method == GoogleMethod::GenerateStream;
+    let is_generation = call.method != GoogleMethod::CountTokens;
+    Ok(GeminiCall { model: model.into_owned(), stream, is_generation })
+}
+
 /// RESP-3: the answer of a background request could be neither relayed nor accounted for.
 const BACKGROUND: &str =
     "'background' is not supported: llmgw answers while the client waits. Send false or omit it.";
@@ -247,13 +268,13 @@ async fn read_form(
     bytes_max: u64,
 ) -> Result<(Box<Head>, HeldBody), Fault> {
     let limits = &authorized.worker().process.body_limits;
-    let content_type = authorized.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let content_type = authorized.request.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let boundary = content_type.and_then(multipart::boundary).ok_or_else(|| {
         let message = "Content-Type must be multipart/form-data with a boundary, and the body must match it.";
         Fault::new(ErrorKind::InvalidRequest, message).closing()
     })?;
     let mut scan = FormScan::new(&boundary);
-    let body = body::read(limits, authorized.headers, incoming, bytes_max, &mut |piece| {
+    let body = body::read(limits, &authorized.request.headers, incoming, bytes_max, &mut |piece| {
         scan.push(piece).map_err(|fault| of_form_fault(fault).closing())
     })
     .await?;
@@ -275,7 +296,7 @@ fn override_by_headers(head: &mut Head, authorized: AuthorizedRequest<'_>) {
         return;
     }
     let (affinity_key, timeout_ms) = (&mut head.affinity_key, &mut head.fallback_timeout_ms);
-    let headers = authorized.headers;
+    let headers = &authorized.request.headers;
     if let Some(key) = headers.get(X_AFFINITY_KEY).and_then(|value| value.to_str().ok()) {
         *affinity_key = Some(key.to_owned());
     }
@@ -284,6 +305,6 @@ fn override_by_headers(head: &mut Head, authorized: AuthorizedRequest<'_>) {
     }
 }
 
-fn of_scan_error(error: &ScanError) -> Fault {
+pub(super) fn of_scan_error(error: &ScanError) -> Fault {
     Fault { param: error.param.clone(), ..Fault::new(ErrorKind::InvalidRequest, error.to_string()) }
 }

@@ -2,6 +2,7 @@
 
 mod answer;
 pub(crate) mod cors;
+pub(crate) mod count_gemini;
 pub(crate) mod count_tokens;
 pub(crate) mod error_response;
 pub(crate) mod explain;

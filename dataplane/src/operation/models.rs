@@ -1,34 +1,43 @@
-//! `GET /v1/models` and `/v1/models/{id}` (SEL-2, SEL-3, ROUTE-4). One body serves both the OpenAI and the Anthropic
-//! SDKs.
+//! `GET /v1/models` and `/v1/models/{id}` (SEL-2, SEL-3, ROUTE-4), in the shape of the client's SDK: OpenAI's, Anthropic's or
+//! Google's.
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Response};
 use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 use shared::access::Access;
 use shared::error_kind::ErrorKind;
 use shared::id::EndpointName;
+use shared::operation::Dialect;
 use shared::routing::{Model, Target};
 use shared::snapshot::{Route, Snapshot};
 
 use crate::error::Fault;
 use crate::relay::ResponseBody;
+use crate::route::Named;
+use crate::route::google::is_google;
 
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 
-/// Lists every selector that the caller may use, or returns the one named by `id`, which is percent-encoded.
+/// Lists every selector that the caller may use, or returns the one that the path names.
 pub(crate) fn serve(
     snapshot: &Snapshot,
     access: &Access,
-    id: Option<&str>,
-    headers: &HeaderMap,
+    named: Named<'_>,
+    request: &Parts,
 ) -> Result<Response<ResponseBody>, Fault> {
-    let listing = ModelListing { snapshot, access, anthropic: headers.contains_key(ANTHROPIC_VERSION) };
-    let body = match id {
-        None => listing.all(),
-        Some(encoded) => {
+    let shape = match request.headers.contains_key(ANTHROPIC_VERSION) {
+        _ if is_google(request) => ModelShape::Google,
+        true => ModelShape::Anthropic,
+        false => ModelShape::OpenAi,
+    };
+    let listing = ModelListing { snapshot, access, shape };
+    let body = match named {
+        Named::Nothing | Named::Call(_) => listing.all(),
+        Named::Model(encoded) => {
             let id = percent_decode_str(encoded).decode_utf8().ok();
             let unknown = || Fault::new(ErrorKind::ModelNotFound, "There is no such model.").param("model");
             id.and_then(|id| listing.one(&id)).ok_or_else(unknown)?
@@ -43,7 +52,15 @@ pub(crate) fn serve(
 struct ModelListing<'a> {
     snapshot: &'a Snapshot,
     access: &'a Access,
-    anthropic: bool,
+    shape: ModelShape,
+}
+
+/// The vendor whose SDK reads the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ModelShape {
+    OpenAi,
+    Anthropic,
+    Google,
 }
 
 impl ModelListing<'_> {
@@ -51,12 +68,15 @@ impl ModelListing<'_> {
         let mut ids: Vec<&str> = self.snapshot.routes.keys().map(|id| &**id).collect();
         ids.sort_unstable();
         let data: Vec<_> = ids.into_iter().filter_map(|id| self.one(id)).collect();
-        if self.anthropic {
-            let id = |entry: Option<&Value>| entry.map(|entry| entry["id"].clone());
-            let (first, last) = (id(data.first()), id(data.last()));
-            json!({"data": data, "has_more": false, "first_id": first, "last_id": last})
-        } else {
-            json!({"object": "list", "data": data})
+        match self.shape {
+            ModelShape::Anthropic => {
+                let id = |entry: Option<&Value>| entry.map(|entry| entry["id"].clone());
+                let (first, last) = (id(data.first()), id(data.last()));
+                json!({"data": data, "has_more": false, "first_id": first, "last_id": last})
+            }
+            // Without a token of a next page, the list is complete.
+            ModelShape::Google => json!({ "models": data }),
+            ModelShape::OpenAi => json!({"object": "list", "data": data}),
         }
     }
 
@@ -71,6 +91,15 @@ impl ModelListing<'_> {
         target.provider.unready.is_none() && self.access.refusal(endpoint, target).is_none()
     }
 
+    /// Returns the methods of Google's API that a request through `route` may call.
+    fn methods(&self, route: &Route) -> Value {
+        let is_served = |target: &Target| target.serves(Dialect::Gemini) && self.serves(route, target);
+        match route.targets().iter().any(is_served) {
+            true => json!(["generateContent", "streamGenerateContent", "countTokens"]),
+            false => json!([]),
+        }
+    }
+
     fn entry(&self, id: &str, route: &Route) -> Value {
         let mut entry = Map::new();
         let mut put = |name: &str, value: Value| {
@@ -82,9 +111,19 @@ impl ModelListing<'_> {
             Route::Endpoint(_) | Route::Ambiguous(_) => None,
             Route::Model(target) | Route::Alias(target) => Some(&*target.model),
         };
-        put("id", json!(id));
         let name = model.and_then(|model| model.display_name.as_deref());
-        if self.anthropic {
+        if self.shape == ModelShape::Google {
+            put("name", json!(format!("models/{id}")));
+            put("version", json!(""));
+            put("displayName", json!(name.unwrap_or(id)));
+            put("inputTokenLimit", json!(model.and_then(|model| model.context_window)));
+            put("outputTokenLimit", json!(model.and_then(|model| model.output_tokens_max)));
+            put("thinking", json!(model.and_then(|model| model.reasoning)));
+            put("supportedGenerationMethods", self.methods(route));
+            return Value::Object(entry);
+        }
+        put("id", json!(id));
+        if self.shape == ModelShape::Anthropic {
             put("type", json!("model"));
             put("display_name", json!(name.unwrap_or(id)));
             put("created_at", json!(rfc3339(self.snapshot.created)));

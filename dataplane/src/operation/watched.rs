@@ -2,12 +2,12 @@
 
 use http::Response;
 use http::request::Parts;
-use shared::access::presented;
 use shared::activity::WatchedRequest;
 use shared::clock;
 use shared::key_format::shown_part_of_presented;
 use shared::operation::Operation;
 
+use crate::admit::authenticate::presented_by;
 use crate::caller::Exchange;
 use crate::operation::error_response::ReportedError;
 use crate::relay::ResponseBody;
@@ -21,7 +21,8 @@ pub(crate) fn report(exchange: &Exchange, parts: &Parts, answer: &Response<Respo
         return;
     }
     let snapshot = process.snapshots.load();
-    let presented = presented(&parts.headers).ok().flatten();
+    let presented = presented_by(parts).ok().flatten();
+    let presented = presented.as_deref();
     let access = presented.and_then(|key| snapshot.access.keys.get(&snapshot.key_hasher.hash(key)));
     let key = access.map(|access| access.key.clone());
     let (status, error) = (answer.status().as_u16(), answer.extensions().get::<ReportedError>());

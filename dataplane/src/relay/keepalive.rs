@@ -1,6 +1,7 @@
 //! A stream whose head is sent before there is content, because a proxy between the gateway and the client cuts silent
 //! connections (FAIL-6, `stream_keepalive_seconds`). The failover continues inside the body; until it ends, the client
-//! gets its protocol's keep-alives: `ping` events in Messages, otherwise SSE comments, which every SSE parser skips.
+//! gets its protocol's keep-alives: `ping` events in Messages, empty objects in Gemini, otherwise SSE comments, which every SSE
+//! parser skips.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -45,6 +46,8 @@ impl std::fmt::Debug for KeepaliveStream {
 /// Returns the keep-alive of a dialect.
 pub(super) fn keepalive(dialect: Dialect) -> Bytes {
     Bytes::from_static(match dialect {
+        // Most of Gemini's SDKs fail at a comment.
+        Dialect::Gemini => b"data: {}\r\n\r\n",
         Dialect::Messages => b"event: ping\ndata: {\"type\": \"ping\"}\n\n",
         _ => b": keep-alive\n\n",
     })

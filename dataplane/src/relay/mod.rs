@@ -9,12 +9,14 @@ use http_body::{Body, Frame, SizeHint};
 use shared::port::{self, BoxError, ExchangeTap, Side};
 
 mod base64_video;
+pub(crate) mod json_array;
 mod keepalive;
 mod late_usage;
 mod silence;
 mod stream;
 
 pub(crate) use self::base64_video::{Base64Video, UpstreamVideo, VideoSource};
+use self::json_array::JsonArray;
 pub(crate) use self::keepalive::{FailoverResult, KeepaliveStream};
 pub(crate) use self::late_usage::LateUsageQueue;
 pub(crate) use self::stream::{Relay, RelayContext, RelayParts, Scan, pass_whole};
@@ -34,6 +36,7 @@ enum Kind {
     Relay(Box<Relay>),
     Keepalive(Box<KeepaliveStream>),
     Base64Video(Box<Base64Video>),
+    Array(Box<JsonArray>),
     Port(port::Body),
 }
 
@@ -60,6 +63,11 @@ impl ResponseBody {
         Kind::Base64Video(Box::new(video)).into()
     }
 
+    /// Turns a stream of events into one JSON array.
+    fn array(self) -> Self {
+        Kind::Array(Box::new(JsonArray::new(self))).into()
+    }
+
     pub(crate) fn port(body: port::Body) -> Self {
         Kind::Port(body).into()
     }
@@ -69,12 +77,20 @@ impl ResponseBody {
         self.tap = Some(tap);
     }
 
+    /// Returns the bytes of a complete body, or the body itself.
+    fn into_whole(self) -> Result<Bytes, Self> {
+        match self.kind {
+            Kind::Full(bytes) => Ok(bytes),
+            _ => Err(self),
+        }
+    }
+
     /// Returns the relay, or the bytes of a complete body.
     pub(crate) fn into_relay(self) -> Result<Box<Relay>, Bytes> {
         match self.kind {
             Kind::Relay(relay) => Ok(relay),
             Kind::Full(bytes) => Err(bytes),
-            Kind::Keepalive(_) | Kind::Base64Video(_) | Kind::Port(_) => Err(Bytes::new()),
+            Kind::Keepalive(_) | Kind::Base64Video(_) | Kind::Array(_) | Kind::Port(_) => Err(Bytes::new()),
         }
     }
 }
@@ -84,6 +100,7 @@ impl AnswerBody for ResponseBody {
         match &self.kind {
             Kind::Relay(relay) => relay.is_cut(),
             Kind::Keepalive(stream) => stream.is_cut(),
+            Kind::Array(array) => array.inner().is_cut(),
             Kind::Full(_) | Kind::Base64Video(_) | Kind::Port(_) => false,
         }
     }
@@ -103,6 +120,7 @@ impl Body for ResponseBody {
             Kind::Relay(relay) => ready!(relay.poll_data(cx)),
             Kind::Keepalive(stream) => ready!(stream.poll_data(cx)),
             Kind::Base64Video(video) => ready!(video.poll_data(cx)),
+            Kind::Array(array) => ready!(array.poll_data(cx)),
             // Captured exchanges have no such body.
             Kind::Port(body) => return Pin::new(body).poll_frame(cx),
         };
@@ -115,7 +133,7 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Full(bytes) => bytes.is_empty(),
-            Kind::Relay(_) | Kind::Keepalive(_) | Kind::Base64Video(_) => false,
+            Kind::Relay(_) | Kind::Keepalive(_) | Kind::Base64Video(_) | Kind::Array(_) => false,
             Kind::Port(body) => body.is_end_stream(),
         }
     }
@@ -123,7 +141,9 @@ impl Body for ResponseBody {
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Kind::Relay(_) | Kind::Keepalive(_) | Kind::Base64Video(_) => SizeHint::default(),
+            Kind::Relay(_) | Kind::Keepalive(_) | Kind::Base64Video(_) | Kind::Array(_) => {
+                SizeHint::default()
+            }
             Kind::Port(body) => body.size_hint(),
         }
     }

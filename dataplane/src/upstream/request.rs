@@ -83,6 +83,7 @@ pub(crate) struct UpstreamRequest<'a> {
 fn allowed(dialect: Dialect) -> &'static [HeaderName] {
     match dialect {
         Dialect::Messages => &MESSAGES,
+        Dialect::Gemini => &[],
         _ => &OPENAI,
     }
 }

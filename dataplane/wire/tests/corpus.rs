@@ -68,6 +68,11 @@ fn chat_over_gemini_holds_on_its_corpus() {
 }
 
 #[test]
+fn gemini_over_chat_holds_on_its_corpus() {
+    replay("gemini_over_chat", hold::gemini_over_chat::holds);
+}
+
+#[test]
 fn images_over_gemini_holds_on_its_corpus() {
     replay("images_over_gemini", hold::images_over_gemini::holds);
 }

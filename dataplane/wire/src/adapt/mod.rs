@@ -16,9 +16,11 @@ mod chat_rules;
 mod counting;
 mod features;
 mod function_calls;
+mod gemini_over_chat;
 mod images_over_gemini;
 mod loss;
 mod messages_over_chat;
+mod origin_trail;
 mod param;
 mod responses_over_chat;
 mod signature_in_call_id;
@@ -101,6 +103,16 @@ pub static ADAPTATIONS: &[Adaptation] = &[
         through_chat::prepare(&responses_over_chat::CLIENT, &chat_over_bedrock::TARGET, asking)
     }),
     images_over_gemini::PAIR,
+    gemini_over_chat::PAIR,
+    through_chat::by_way_of_chat(Dialect::Gemini, Dialect::Messages, |asking| {
+        through_chat::prepare(&gemini_over_chat::CLIENT, &chat_over_messages::TARGET, asking)
+    }),
+    through_chat::by_way_of_chat(Dialect::Gemini, Dialect::Bedrock, |asking| {
+        through_chat::prepare(&gemini_over_chat::CLIENT, &chat_over_bedrock::TARGET, asking)
+    }),
+    through_chat::by_way_of_chat(Dialect::Gemini, Dialect::Responses, |asking| {
+        through_chat::prepare(&gemini_over_chat::CLIENT, &chat_over_responses::TARGET, asking)
+    }),
 ];
 
 /// A client's request with the properties of the target that is to answer it.

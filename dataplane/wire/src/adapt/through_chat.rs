@@ -23,6 +23,8 @@ use crate::stream::AnswerStream;
 
 /// Translates requests of one client dialect into chat.
 pub(super) struct ClientSide {
+    /// Returns the document that `ask` reads, for the body of a request.
+    pub(super) document: fn(&[u8]) -> Result<Vec<u8>, Rejection>,
     pub(super) ask: for<'t, 'i> fn(Tree<'t, 'i>, &Asking<'i>) -> Result<AskedInChat<'t, 'i>, Rejection>,
     /// The pair of the client and a chat target, which maps members of the chat request back.
     pub(super) pair: &'static Adaptation,
@@ -74,6 +76,11 @@ pub(super) trait ChatTarget: Debug + Send {
     fn source(&self) -> Box<dyn ChatSource>;
 }
 
+/// Returns the body of a request whose reader needs no other form of it.
+pub(super) fn unchanged(body: &[u8]) -> Result<Vec<u8>, Rejection> {
+    Ok(body.to_vec())
+}
+
 /// Returns the row of a pair that `prepare` serves through chat.
 pub(super) const fn by_way_of_chat(
     client: Dialect,
@@ -85,7 +92,7 @@ pub(super) const fn by_way_of_chat(
 
 /// Translates a client's request for a chat target.
 pub(super) fn over_chat(client: &ClientSide, asking: &Asking<'_>) -> Result<Prepared, Rejection> {
-    let mut document = asking.body.to_vec();
+    let mut document = (client.document)(asking.body)?;
     let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
     let mut client_side = (client.ask)(tape.as_value(), asking)?;
     let mut adjusted = Adjusted::default();
@@ -135,7 +142,7 @@ pub(super) fn prepare(
         ..*asking.target
     };
     let traits = Traits { files: true, stops_max: asking.target.stops_max, ..between };
-    let mut document = asking.body.to_vec();
+    let mut document = (client.document)(asking.body)?;
     let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
     let asking = Asking { target: &between, ..*asking };
     let mut client_side = (client.ask)(tape.as_value(), &asking)?;
@@ -158,8 +165,18 @@ fn with_images(
     request: &ChatRequest<'_, '_>,
 ) -> Vec<String> {
     if target != Dialect::Gemini && request.messages.iter().any(|message| !message.images.is_empty()) {
-        let name =
-            if client == Dialect::Responses { "input.image_generation_call" } else { "messages.images" };
+        let name = match client {
+            Dialect::Responses => "input.image_generation_call",
+            Dialect::Gemini => "contents.parts.inlineData",
+            Dialect::Chat
+            | Dialect::Messages
+            | Dialect::Embeddings
+            | Dialect::Speech
+            | Dialect::Transcription
+            | Dialect::Images
+            | Dialect::Videos
+            | Dialect::Bedrock => "messages.images",
+        };
         dropped.push(name.to_owned());
     }
     dropped

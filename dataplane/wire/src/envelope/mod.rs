@@ -2,9 +2,12 @@
 //! upstream text in it is sanitized.
 
 mod diagnosis;
+mod google;
 mod nested;
 mod upstream;
 mod wording;
+
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -13,6 +16,7 @@ use shared::operation::Dialect;
 
 pub use diagnosis::StreamError;
 pub(crate) use diagnosis::sanitize_value;
+pub(crate) use google::{google_event, google_frame, google_stream_error, google_trouble};
 pub use upstream::{UpstreamAnswer, diagnosed, upstream_error, with_error_type};
 
 /// The error envelope that a client expects.
@@ -22,6 +26,32 @@ pub enum EnvelopeFamily {
     OpenAi,
     /// `{"type":"error","error":{"type","message","details"?},"request_id"}`
     Anthropic,
+    /// `{"error":{"code","message","status","details"}}`
+    Google,
+}
+
+/// An error that the gateway itself reports.
+#[derive(Clone, Copy, Debug)]
+pub struct GatewayError<'a> {
+    /// The row of its kind.
+    pub row: ErrorRow,
+    /// The message, sent to the client unchanged.
+    pub message: &'a str,
+    /// The member of the request that it refers to.
+    pub param: Option<&'a str>,
+    /// The time after which a retry may succeed.
+    pub retry_after: Option<Duration>,
+    /// The name of the quota that is used up, which contains its window.
+    pub quota: Option<&'a str>,
+    /// The request's id.
+    pub request_id: &'a str,
+}
+
+impl<'a> GatewayError<'a> {
+    /// Returns an error of which only the row and the message are known.
+    pub fn new(row: ErrorRow, message: &'a str) -> Self {
+        Self { row, message, param: None, retry_after: None, quota: None, request_id: "" }
+    }
 }
 
 impl EnvelopeFamily {
@@ -29,6 +59,7 @@ impl EnvelopeFamily {
     pub fn of(dialect: Dialect) -> Self {
         match dialect {
             Dialect::Messages => Self::Anthropic,
+            Dialect::Gemini => Self::Google,
             Dialect::Chat
             | Dialect::Responses
             | Dialect::Embeddings
@@ -36,35 +67,40 @@ impl EnvelopeFamily {
             | Dialect::Transcription
             | Dialect::Images
             | Dialect::Videos
-            | Dialect::Gemini
             | Dialect::Bedrock => Self::OpenAi,
+        }
+    }
+
+    /// Returns the status for a client of this family.
+    pub fn client_status(self, status: u16) -> u16 {
+        match self {
+            Self::OpenAi | Self::Anthropic => status,
+            Self::Google => google::client_status(status),
         }
     }
 }
 
-/// Returns the body of an error that the gateway itself reports. `message` is sent to the client unchanged.
-pub fn error_body(
-    family: EnvelopeFamily,
-    row: ErrorRow,
-    message: &str,
-    param: Option<&str>,
-    request_id: &str,
-) -> Bytes {
+/// Returns the body of an error that the gateway itself reports.
+pub fn error_body(family: EnvelopeFamily, error: &GatewayError<'_>) -> Bytes {
+    let GatewayError { row, message, param, request_id, .. } = *error;
     match family {
         EnvelopeFamily::OpenAi => open_ai(message, &row.kind.into(), &row.code.into(), param, request_id),
         EnvelopeFamily::Anthropic => anthropic(message, row.anthropic, details_of(param), request_id),
+        EnvelopeFamily::Google => google::body(error).to_string().into(),
     }
 }
 
 /// Returns an error as an event of a chat stream. No `[DONE]` may follow it.
 pub fn chat_stream_error(row: ErrorRow, message: &str, request_id: &str) -> Bytes {
-    let body = error_body(EnvelopeFamily::OpenAi, row, message, None, request_id);
+    let error = GatewayError { request_id, ..GatewayError::new(row, message) };
+    let body = error_body(EnvelopeFamily::OpenAi, &error);
     [b"data: ".as_slice(), &body, b"\n\n"].concat().into()
 }
 
 /// Returns an error as an event of a Messages stream. No `message_stop` may follow it.
 pub(crate) fn messages_stream_error(row: ErrorRow, message: &str, request_id: &str) -> Bytes {
-    let body = error_body(EnvelopeFamily::Anthropic, row, message, None, request_id);
+    let error = GatewayError { request_id, ..GatewayError::new(row, message) };
+    let body = error_body(EnvelopeFamily::Anthropic, &error);
     [b"event: error\ndata: ".as_slice(), &body, b"\n\n"].concat().into()
 }
 

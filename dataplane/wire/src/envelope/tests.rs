@@ -9,25 +9,91 @@ fn parse(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).unwrap()
 }
 
+fn gateway_error(family: EnvelopeFamily, kind: ErrorKind, message: &str, param: &str) -> Bytes {
+    let error = GatewayError { param: Some(param), ..GatewayError::new(kind.row(), message) };
+    error_body(family, &GatewayError { request_id: "req_1", ..error })
+}
+
 #[test]
-fn gateway_errors_are_written_in_both_envelopes() {
-    let row = ErrorKind::ModelNotFound.row();
-    let ours = parse(&error_body(EnvelopeFamily::OpenAi, row, "No \"x\".", Some("model"), "req_1"));
+fn gateway_errors_are_written_in_each_envelope() {
+    let kind = ErrorKind::ModelNotFound;
+    let ours = parse(&gateway_error(EnvelopeFamily::OpenAi, kind, "No \"x\".", "model"));
     let want = json!({"error": {"message": "No \"x\".", "type": "invalid_request_error",
         "code": "model_not_found", "param": "model", "request_id": "req_1"}});
     assert_eq!(ours, want);
-    let ours = parse(&error_body(EnvelopeFamily::Anthropic, row, "No.", Some("model"), "req_1"));
+    let ours = parse(&gateway_error(EnvelopeFamily::Anthropic, kind, "No.", "model"));
     let want = json!({"type": "error", "error": {"type": "not_found_error", "message": "No."},
         "request_id": "req_1"});
     assert_eq!(ours, want);
+    let ours = parse(&gateway_error(EnvelopeFamily::Google, kind, "No.", "model"));
+    let reason = json!({"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "MODEL_NOT_FOUND",
+        "domain": "llmgw", "metadata": {"requestId": "req_1"}});
+    let field = json!({"@type": "type.googleapis.com/google.rpc.BadRequest",
+        "fieldViolations": [{"field": "model", "description": "No."}]});
+    let want =
+        json!({"error": {"code": 404, "message": "No.", "status": "NOT_FOUND", "details": [reason, field]}});
+    assert_eq!(ours, want);
+}
+
+/// The rows are `vectors/gemini/error_*`.
+#[test]
+fn google_errors_have_the_details_by_which_its_clients_retry() {
+    let quota = |name: &str| {
+        json!({"@type": "type.googleapis.com/google.rpc.QuotaFailure",
+        "violations": [{"quotaId": name, "quotaMetric": format!("llmgw/{name}")}]})
+    };
+    let retry =
+        |delay: &str| json!({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay});
+    for (kind, quota_name, wait_ms, (code, status), want) in [
+        (ErrorKind::InvalidKey, None, None, (401, "UNAUTHENTICATED"), vec![]),
+        (
+            ErrorKind::QuotaExceeded,
+            Some("RequestsPerMinutePerKey"),
+            Some(7_000),
+            (429, "RESOURCE_EXHAUSTED"),
+            vec![quota("RequestsPerMinutePerKey"), retry("7s")],
+        ),
+        (
+            ErrorKind::QuotaExceeded,
+            Some("CostPerDayPerKey"),
+            None,
+            (429, "RESOURCE_EXHAUSTED"),
+            vec![quota("CostPerDayPerKey")],
+        ),
+        (ErrorKind::UpstreamStatus, None, None, (503, "UNAVAILABLE"), vec![]),
+        (ErrorKind::Overloaded, None, Some(1_500), (503, "UNAVAILABLE"), vec![retry("1.500s")]),
+        (ErrorKind::UpstreamTimeout, None, None, (504, "DEADLINE_EXCEEDED"), vec![]),
+    ] {
+        let error = GatewayError {
+            quota: quota_name,
+            retry_after: wait_ms.map(Duration::from_millis),
+            ..GatewayError::new(kind.row(), "No.")
+        };
+        let ours = parse(&error_body(EnvelopeFamily::Google, &error));
+        assert_eq!((&ours["error"]["code"], &ours["error"]["status"]), (&json!(code), &json!(status)));
+        let details = ours["error"]["details"].as_array().unwrap();
+        assert_eq!(details[1..], want, "{kind:?}");
+        assert_eq!(details[0]["reason"] == "API_KEY_INVALID", kind == ErrorKind::InvalidKey);
+    }
+}
+
+#[test]
+fn google_errors_of_upstreams_keep_their_own_details() {
+    let theirs = r#"{"error":{"code":429,"message":"Too many.","status":"RESOURCE_EXHAUSTED","details":[
+        {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34s"}]}}"#;
+    let ours = parse(&upstream_error(EnvelopeFamily::Google, answer(429, None, theirs), "req_1"));
+    assert_eq!(ours, parse(theirs.as_bytes()));
+    let theirs = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    let ours = parse(&upstream_error(EnvelopeFamily::Google, answer(529, None, theirs), "req_1"));
+    assert_eq!((&ours["error"]["code"], &ours["error"]["status"]), (&json!(503), &json!("UNAVAILABLE")));
 }
 
 #[test]
 fn an_anthropic_thread_error_has_the_code_thread_unsupported_request() {
-    let row = ErrorKind::UnsupportedField.row();
-    let ours = parse(&error_body(EnvelopeFamily::Anthropic, row, "No.", Some("thread"), "req_1"));
+    let kind = ErrorKind::UnsupportedField;
+    let ours = parse(&gateway_error(EnvelopeFamily::Anthropic, kind, "No.", "thread"));
     assert_eq!(ours["error"]["details"]["error_code"], "thread_unsupported_request");
-    let ours = parse(&error_body(EnvelopeFamily::OpenAi, row, "No.", Some("thread"), "req_1"));
+    let ours = parse(&gateway_error(EnvelopeFamily::OpenAi, kind, "No.", "thread"));
     assert_eq!(ours["error"].get("details"), None);
 }
 

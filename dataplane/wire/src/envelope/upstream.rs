@@ -1,11 +1,13 @@
 //! Converts an upstream's error response to the gateway's envelope. Keeps its meaningful parts and removes credentials.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use shared::error_kind::ErrorKind;
 
 use super::diagnosis::{StreamError, clean};
-use super::{EnvelopeFamily, anthropic, open_ai_with};
+use super::{EnvelopeFamily, anthropic, google, open_ai_with};
 
 /// The maximum number of bytes of a non-JSON body that are read.
 const TEXT_BYTES_MAX: usize = 16 * 1024;
@@ -27,11 +29,18 @@ pub struct UpstreamAnswer<'a> {
 
 /// Returns the client's body for an upstream error.
 pub fn upstream_error(family: EnvelopeFamily, answer: UpstreamAnswer<'_>, request_id: &str) -> Bytes {
-    diagnosed(family, answer.status, &answer.diagnosis(), request_id)
+    diagnosed(family, answer.status, &answer.diagnosis(), None, request_id)
 }
 
-/// Returns the client's body for an error that was read from a response with this status and is sanitized.
-pub fn diagnosed(family: EnvelopeFamily, status: u16, error: &StreamError, request_id: &str) -> Bytes {
+/// Returns the client's body for an error that was read from a response with this status and is sanitized. After
+/// `retry_after` a retry may succeed.
+pub fn diagnosed(
+    family: EnvelopeFamily,
+    status: u16,
+    error: &StreamError,
+    retry_after: Option<Duration>,
+    request_id: &str,
+) -> Bytes {
     let (error, meaning) = (error.in_words_of(family, status), error.meaning(status));
     let defaults = Defaults::of(error.client_status(status));
     match family {
@@ -44,6 +53,10 @@ pub fn diagnosed(family: EnvelopeFamily, status: u16, error: &StreamError, reque
         EnvelopeFamily::Anthropic => {
             let kind = meaning.and_then(|read| read.meaning.row().anthropic).unwrap_or(defaults.anthropic);
             anthropic(&error.message, kind, error.details.map(|details| *details), request_id)
+        }
+        EnvelopeFamily::Google => {
+            let status = error.client_status(status);
+            google::upstream(status, &error, retry_after, request_id).to_string().into()
         }
     }
 }

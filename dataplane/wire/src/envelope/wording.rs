@@ -24,6 +24,7 @@ impl StreamError {
         let Some(read) = self.meaning(status) else { return self.clone() };
         match family {
             EnvelopeFamily::OpenAi => self.in_code_of(read.meaning),
+            EnvelopeFamily::Google => self.clone(),
             EnvelopeFamily::Anthropic => {
                 let kind = read.meaning.row().anthropic.map(str::to_owned);
                 Self {

@@ -12,7 +12,7 @@ use crate::media::embeddings::VectorRewriter;
 use crate::media::images;
 use crate::request::VectorForm;
 use crate::stream::{AnswerStream, StreamOptions};
-use crate::{chat, messages, responses};
+use crate::{chat, gemini, messages, responses};
 
 pub use self::collect::{COLLECTED_BYTES_MAX, collect, length_before_events};
 pub use crate::passthrough::{HELD_BYTES_MAX, WholeAnswer};
@@ -27,6 +27,7 @@ pub fn stream(dialect: Dialect, options: StreamOptions) -> Box<dyn AnswerStream>
         DialectFamily::Chat => Box::new(chat::stream(options)),
         DialectFamily::Messages => Box::new(messages::stream(options)),
         DialectFamily::Responses => Box::new(responses::stream(options)),
+        DialectFamily::Gemini => Box::new(gemini::stream(options)),
     }
 }
 
@@ -47,6 +48,7 @@ enum DialectScan {
     Embeddings(chat::ChatAnswerScan, Box<VectorRewriter>),
     Messages(messages::MessagesAnswerScan),
     Responses(responses::ResponsesAnswerScan),
+    Gemini(gemini::GeminiAnswerScan),
 }
 
 impl WholeScan {
@@ -56,6 +58,7 @@ impl WholeScan {
             DialectFamily::Chat => DialectScan::Chat(chat::ChatAnswerScan::default()),
             DialectFamily::Messages => DialectScan::Messages(messages::MessagesAnswerScan::default()),
             DialectFamily::Responses => DialectScan::Responses(responses::ResponsesAnswerScan::default()),
+            DialectFamily::Gemini => DialectScan::Gemini(gemini::GeminiAnswerScan::default()),
         })
     }
 
@@ -71,6 +74,7 @@ impl WholeScan {
             DialectScan::Chat(scan) | DialectScan::Embeddings(scan, _) => scan.push(piece),
             DialectScan::Messages(scan) => scan.push(piece),
             DialectScan::Responses(scan) => scan.push(piece),
+            DialectScan::Gemini(scan) => scan.push(piece),
         }
     }
 
@@ -79,7 +83,10 @@ impl WholeScan {
     pub fn pass_chat(&mut self, piece: Bytes, out: &mut Vec<Bytes>) {
         match &mut self.0 {
             DialectScan::Chat(scan) => scan.pass(piece, out),
-            DialectScan::Embeddings(..) | DialectScan::Messages(_) | DialectScan::Responses(_) => {
+            DialectScan::Embeddings(..)
+            | DialectScan::Messages(_)
+            | DialectScan::Responses(_)
+            | DialectScan::Gemini(_) => {
                 self.push(&piece);
                 out.push(piece);
             }
@@ -92,7 +99,10 @@ impl WholeScan {
         self.push(&piece);
         match &mut self.0 {
             DialectScan::Embeddings(_, vectors) => vectors.push(piece, out),
-            DialectScan::Chat(_) | DialectScan::Messages(_) | DialectScan::Responses(_) => out.push(piece),
+            DialectScan::Chat(_)
+            | DialectScan::Messages(_)
+            | DialectScan::Responses(_)
+            | DialectScan::Gemini(_) => out.push(piece),
         }
     }
 
@@ -101,7 +111,7 @@ impl WholeScan {
         match &mut self.0 {
             DialectScan::Chat(scan) => scan.release(out),
             DialectScan::Embeddings(_, vectors) => vectors.release(out),
-            DialectScan::Messages(_) | DialectScan::Responses(_) => {}
+            DialectScan::Messages(_) | DialectScan::Responses(_) | DialectScan::Gemini(_) => {}
         }
     }
 
@@ -111,6 +121,7 @@ impl WholeScan {
             DialectScan::Chat(scan) | DialectScan::Embeddings(scan, _) => std::mem::take(scan).finish(),
             DialectScan::Messages(scan) => std::mem::take(scan).answer(),
             DialectScan::Responses(scan) => std::mem::take(scan).answer(),
+            DialectScan::Gemini(scan) => std::mem::take(scan).answer(),
         }
     }
 }
@@ -122,6 +133,7 @@ pub fn whole_answer(dialect: Dialect, body: &[u8]) -> WholeAnswer {
         DialectFamily::Chat => chat::whole_answer(body),
         DialectFamily::Messages => messages::MessagesAnswerScan::answer_of(body),
         DialectFamily::Responses => responses::ResponsesAnswerScan::answer_of(body),
+        DialectFamily::Gemini => gemini::GeminiAnswerScan::answer_of(body),
     }
 }
 
@@ -140,6 +152,7 @@ pub fn synthesize_stream(dialect: Dialect, whole: &[u8], include_usage: bool) ->
         DialectFamily::Chat => chat::synthesize_stream(whole, include_usage),
         DialectFamily::Messages => messages::synthesize_stream(whole),
         DialectFamily::Responses => responses::synthesize_stream(whole),
+        DialectFamily::Gemini => gemini::synthesize_stream(whole),
     }
 }
 
@@ -150,6 +163,7 @@ pub fn error_event(dialect: Dialect, error: &StreamError, request_id: &str) -> B
         DialectFamily::Chat => envelope::event_of(&error.to_value()),
         DialectFamily::Messages => envelope::error_event(error),
         DialectFamily::Responses => responses::failed_event(error, request_id),
+        DialectFamily::Gemini => envelope::google_stream_error(error),
     }
 }
 
@@ -158,19 +172,20 @@ enum DialectFamily {
     Chat,
     Messages,
     Responses,
+    Gemini,
 }
 
 fn family(dialect: Dialect) -> DialectFamily {
     match dialect {
         Dialect::Messages => DialectFamily::Messages,
         Dialect::Responses => DialectFamily::Responses,
+        Dialect::Gemini => DialectFamily::Gemini,
         Dialect::Chat
         | Dialect::Embeddings
         | Dialect::Speech
         | Dialect::Transcription
         | Dialect::Images
         | Dialect::Videos
-        | Dialect::Gemini
         | Dialect::Bedrock => DialectFamily::Chat,
     }
 }

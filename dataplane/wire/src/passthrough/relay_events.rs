@@ -38,8 +38,8 @@ pub(crate) trait Judge: Debug {
     /// be judged.
     fn text_key(&self) -> Option<usize>;
     /// Records an event that differs from an earlier one only in its text and its number.
-    fn passed_alike(&mut self, number: Option<u64>) {
-        let _ = number;
+    fn passed_alike(&mut self, number: Option<u64>, stream: &mut JudgedStream) {
+        let _ = (number, stream);
     }
     /// Records an event that passed in pieces.
     fn note(&mut self, oversized: &Self::Facts, stream: &mut JudgedStream);
@@ -274,7 +274,7 @@ impl<J: Judge> PassingStream<J> {
         while let Some(fit) = self.template.fit(&rest[length..], key) {
             let text = &rest[length + fit.text_at..][..fit.text];
             self.stream.state.add_text(meant_bytes(text));
-            self.judge.passed_alike(fit.number);
+            self.judge.passed_alike(fit.number, &mut self.stream);
             self.passed = true;
             length += fit.length;
         }

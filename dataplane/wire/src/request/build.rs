@@ -125,6 +125,12 @@ impl System {
                 format!("{inside}{}", if only { "" } else { r"\n\n" })
             }
             Self::Null => quoted.to_owned(),
+            Self::NullObject => format!(r#"{{"parts":[{{"text":{quoted}}}]}}"#),
+            Self::Part { only } => format!(r#"{{"text":{quoted}}}{}"#, comma(only)),
+            Self::BeforePart => format!(r#"[{{"text":{quoted}}},"#),
+            Self::AfterPart => "]".to_owned(),
+            Self::Parts { only } => format!(r#""parts":[{{"text":{quoted}}}]{}"#, comma(only)),
+            Self::First => format!(r#""systemInstruction":{{"parts":[{{"text":{quoted}}}]}},"#),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use shared::operation::Dialect;
 
 use super::fields::{
-    BodyChange, BodyEdit, EDITS_MAX, Fields, MemberValue, Misspelling, NAME_BYTES_MAX, RequestMember,
+    BodyChange, BodyEdit, EDITS_MAX, Fields, MemberValue, Misspelling, NAME_BYTES_MAX, RequestMember, System,
 };
 use super::input::InputSize;
 use super::shape::RequestShape;
@@ -23,6 +23,18 @@ pub struct HeadScan {
     dialect: Dialect,
     scanner: StrictScanner,
     fields: Fields,
+    path: Option<Box<GeminiCall>>,
+}
+
+/// The part of a Gemini request that its path contains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GeminiCall {
+    /// The selector.
+    pub model: String,
+    /// True if the answer is to be a stream.
+    pub stream: bool,
+    /// True if the body must contain a conversation at its top level.
+    pub is_generation: bool,
 }
 
 /// The facts of a request.
@@ -67,6 +79,8 @@ pub struct Head {
     pub input: Rc<InputSize>,
     /// True if the request asks for the state of an operation and starts none.
     pub is_poll: bool,
+    /// True if a Gemini request has no contents of its own, as one that counts those of a request within it.
+    pub lacks_conversation: bool,
     /// The provider-side features that a Responses request uses.
     pub state: ProviderState,
     pub(super) edits: Vec<BodyEdit>,
@@ -144,6 +158,8 @@ pub enum ScanFault {
     },
     /// `model` is longer than the limit for names.
     ModelTooLong,
+    /// `model` differs from the model of the path.
+    ModelDiffers,
     /// The conversation is missing: the name of its member.
     ConversationMissing(&'static str),
     /// A chat request has the `prompt` of the older completions instead of messages.
@@ -187,6 +203,7 @@ impl Head {
                 None => InputSize { audio_bytes: form.bytes, ..InputSize::default() },
             }),
             is_poll: false,
+            lacks_conversation: false,
             state: ProviderState::default(),
             edits: form.models.into_iter().map(edit).collect(),
             has_options: false,
@@ -199,7 +216,12 @@ impl HeadScan {
     /// Creates a scan for a new body.
     pub fn new(dialect: Dialect) -> Self {
         let fields = Fields::new(RequestShape::of(dialect));
-        Self { dialect, scanner: StrictScanner::default(), fields }
+        Self { dialect, scanner: StrictScanner::default(), fields, path: None }
+    }
+
+    /// Creates a scan for the body of a Gemini request.
+    pub fn of_gemini(call: GeminiCall) -> Self {
+        Self { path: Some(Box::new(call)), ..Self::new(Dialect::Gemini) }
     }
 
     /// Reads the next piece of the body.
@@ -224,9 +246,14 @@ impl HeadScan {
         let end_user =
             text(fields, fields.value(RequestMember::EndUser)).or_else(|| text(fields, fields.user_id));
         let end_user = end_user.map(String::into_boxed_str);
-        let model = model(fields)?;
-        let stream = stream(fields.value(RequestMember::Stream))?;
-        check_conversation(fields, &state)?;
+        let (model, stream) = match self.path.take() {
+            Some(call) => of_path(fields, *call, &state)?,
+            None => {
+                let named = (model(fields)?, stream(fields.value(RequestMember::Stream))?);
+                check_conversation(fields, &state)?;
+                named
+            }
+        };
         check_image_format(fields)?;
         let bounds = fields.bounds;
         if let Some(name) = bounds.unfit {
@@ -253,12 +280,46 @@ impl HeadScan {
             vectors: vectors(self.dialect, fields),
             input: Rc::new(fields.input_size()),
             is_poll: fields.value(RequestMember::Operation).is_given(),
+            lacks_conversation: !fields.value(RequestMember::Conversation).is_given(),
             state,
             has_system: fields.value(RequestMember::System) != MemberValue::Absent,
             edits: std::mem::take(&mut fields.edits),
             has_options: fields.has_options,
         })
     }
+}
+
+/// Returns the model and the kind of answer that the path asks for, and marks the place of system text if the body has
+/// none.
+fn of_path(
+    fields: &mut Fields,
+    call: GeminiCall,
+    state: &ProviderState,
+) -> Result<(String, bool), ScanError> {
+    let GeminiCall { model, stream, is_generation } = call;
+    if model.len() > NAME_BYTES_MAX {
+        return Err(ScanFault::ModelTooLong.into());
+    }
+    let value = fields.value(RequestMember::Model);
+    if value.is_given() && text(fields, value).as_deref().map(bare_model) != Some(bare_model(&model)) {
+        return Err(ScanFault::ModelDiffers.into());
+    }
+    if is_generation {
+        check_conversation(fields, state)?;
+    }
+    if fields.value(RequestMember::System) == MemberValue::Absent {
+        let first = fields.first_member;
+        let change = BodyChange::System(System::First);
+        fields.edits.insert(0, BodyEdit { span: first..first, change });
+    }
+    Ok((model, stream))
+}
+
+/// Returns the model of a Gemini name without the collections before it.
+pub fn bare_model(name: &str) -> &str {
+    let after = |collection| name.rsplit_once(collection).map(|(_, model)| model);
+    let bare = name.strip_prefix("models/").or_else(|| name.strip_prefix("tunedModels/"));
+    bare.or_else(|| after("/publishers/google/models/")).unwrap_or(name)
 }
 
 fn check_conversation(fields: &Fields, state: &ProviderState) -> Result<(), ScanError> {
@@ -386,9 +447,10 @@ fn text(fields: &Fields, value: MemberValue) -> Option<String> {
 impl From<ScanFault> for ScanError {
     fn from(fault: ScanFault) -> Self {
         let param = match &fault {
-            ScanFault::ModelMissing | ScanFault::ModelNotString | ScanFault::ModelTooLong => {
-                Some("model".into())
-            }
+            ScanFault::ModelMissing
+            | ScanFault::ModelNotString
+            | ScanFault::ModelTooLong
+            | ScanFault::ModelDiffers => Some("model".into()),
             ScanFault::Misspelt { name, .. } => Some(name.clone().into()),
             ScanFault::ConversationMissing(name)
             | ScanFault::ConversationUnfit(name, _)
@@ -426,6 +488,9 @@ impl fmt::Display for ScanError {
             }
             ScanFault::ModelMissing => f.write_str("Missing required member: 'model'."),
             ScanFault::ModelNotString => f.write_str("'model' must be a string."),
+            ScanFault::ModelDiffers => {
+                f.write_str("'model' must be the model of the path. Omit it, or send the same name.")
+            }
             ScanFault::Misspelt { written, name } => {
                 write!(
                     f,

@@ -9,7 +9,9 @@ mod shape;
 
 pub(crate) use build::splice;
 pub use build::{Naming, build};
-pub use head::{Head, HeadScan, MediaWish, ProviderState, ScanError, ScanFault, VectorForm};
+pub use head::{
+    GeminiCall, Head, HeadScan, MediaWish, ProviderState, ScanError, ScanFault, VectorForm, bare_model,
+};
 pub use input::{BYTES_PER_TOKEN, FILE_TOKENS_UNKNOWN, InputSize, InputTokens};
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ pub(super) struct RequestShape {
     pub(super) takes_tokens: bool,
     /// True if the conversation is spoken and billed by its characters.
     pub(super) counts_characters: bool,
+    /// True for Gemini: the path contains the model, system text is an object, and media are known by their data alone.
+    pub(super) is_gemini: bool,
 }
 
 /// The position of system text in a request.
@@ -52,7 +54,8 @@ impl RequestShape {
             Dialect::Speech => &SPEECH,
             Dialect::Images => &IMAGES,
             Dialect::Videos => &VIDEOS,
-            Dialect::Transcription | Dialect::Gemini | Dialect::Bedrock => &OTHER,
+            Dialect::Gemini => &GEMINI,
+            Dialect::Transcription | Dialect::Bedrock => &OTHER,
         }
     }
 }
@@ -83,6 +86,7 @@ static CHAT: RequestShape = RequestShape {
     asks_inline: false,
     takes_tokens: false,
     counts_characters: false,
+    is_gemini: false,
 };
 
 static MESSAGES: RequestShape = RequestShape {
@@ -103,6 +107,7 @@ static MESSAGES: RequestShape = RequestShape {
     asks_inline: false,
     takes_tokens: false,
     counts_characters: false,
+    is_gemini: false,
 };
 
 static RESPONSES: RequestShape = RequestShape {
@@ -129,6 +134,7 @@ static RESPONSES: RequestShape = RequestShape {
     asks_inline: false,
     takes_tokens: false,
     counts_characters: false,
+    is_gemini: false,
 };
 
 static EMBEDDINGS: RequestShape = RequestShape {
@@ -176,6 +182,23 @@ static VIDEOS: RequestShape = RequestShape {
     ..BARE
 };
 
+/// Google reads each name in either spelling.
+static GEMINI: RequestShape = RequestShape {
+    named: |name| match name {
+        b"contents" => RequestMember::Conversation,
+        b"systemInstruction" | b"system_instruction" => RequestMember::System,
+        b"generationConfig" | b"generation_config" => RequestMember::GenerationConfig,
+        b"serviceTier" | b"service_tier" => RequestMember::Tier,
+        b"stream" => RequestMember::Other,
+        _ => common(name),
+    },
+    conversation: "contents",
+    kinds: Kinds::ArrayOrObject,
+    system: SystemText::Member("systemInstruction"),
+    is_gemini: true,
+    ..BARE
+};
+
 const BARE: RequestShape = RequestShape {
     named: common,
     conversation: "",
@@ -186,6 +209,7 @@ const BARE: RequestShape = RequestShape {
     asks_inline: false,
     takes_tokens: false,
     counts_characters: false,
+    is_gemini: false,
 };
 
 static OTHER: RequestShape = BARE;

@@ -213,7 +213,7 @@ impl Judge for ResponsesJudge {
     }
 
     #[inline]
-    fn passed_alike(&mut self, number: Option<u64>) {
+    fn passed_alike(&mut self, number: Option<u64>, _stream: &mut JudgedStream) {
         self.count(number);
     }
 

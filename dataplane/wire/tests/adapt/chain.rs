@@ -59,6 +59,7 @@ fn requests_and_whole_answers_go_through_both_steps() {
         let target = Traits::of("target-model");
         let request = match chain.client {
             Dialect::Responses => fixture("conv/e_stateless.in.json"),
+            Dialect::Gemini => fixture("conv/gem_in_tools_ids.in.json"),
             _ => fixture("conv/a_agent.in.json"),
         };
         let between = Traits {

@@ -47,6 +47,16 @@ fn screenshot(client: Dialect) -> Value {
                 {"type": "input_text", "text": "screen"}, {"type": "input_image", "image_url": url}]},
             {"type": "function_call_output", "call_id": "c2", "output": "nothing"}],
             "tools": [{"type": "function", "name": "f"}]}),
+        Dialect::Gemini => json!({"contents": [
+            {"role": "user", "parts": [{"text": "look"}]},
+            {"role": "model", "parts": [
+                {"functionCall": {"id": "c1", "name": "f", "args": {}}},
+                {"functionCall": {"id": "c2", "name": "f", "args": {}}}]},
+            {"role": "user", "parts": [
+                {"functionResponse": {"id": "c1", "name": "f", "response": {"output": "screen"},
+                    "parts": [{"inlineData": {"mimeType": "image/png", "data": PNG}}]}},
+                {"functionResponse": {"id": "c2", "name": "f", "response": {"output": "nothing"}}}]}],
+            "tools": [{"functionDeclarations": [{"name": "f"}]}]}),
         _ => json!({"model": "m", "max_tokens": 9, "messages": [
             {"role": "user", "content": "look"},
             {"role": "assistant", "content": [
@@ -89,10 +99,10 @@ fn an_image_of_a_tool_result_is_rejected_by_path_if_the_model_takes_none() {
     for pair in conversations().filter(|pair| pair.client != Dialect::Chat) {
         let blind = Traits { images: false, ..target(pair) };
         let rejection = sent(pair, &screenshot(pair.client), &blind).unwrap_err();
-        let want = if pair.client == Dialect::Responses {
-            "input.3.output.1"
-        } else {
-            "messages.2.content.0.content.1"
+        let want = match pair.client {
+            Dialect::Responses => "input.3.output.1",
+            Dialect::Gemini => "contents.2.parts.0.functionResponse.parts.0",
+            _ => "messages.2.content.0.content.1",
         };
         assert_eq!((rejection.param.as_str(), rejection.flaw), (want, Flaw::Unsupported));
     }
@@ -119,6 +129,10 @@ fn with_tool(client: Dialect, schema: &Value) -> Value {
         Dialect::Responses => json!({"model": "m", "input": ask, "tools": [
             {"type": "function", "name": "a", "parameters": plain},
             {"type": "function", "name": "f", "strict": true, "parameters": schema}]}),
+        Dialect::Gemini => {
+            json!({"contents": [{"parts": [{"text": "x"}]}], "tools": [{"functionDeclarations": [
+            {"name": "a", "parametersJsonSchema": plain}, {"name": "f", "parametersJsonSchema": schema}]}]})
+        }
         _ => json!({"model": "m", "max_tokens": 9, "messages": ask, "tools": [
             {"name": "a", "input_schema": plain}, {"name": "f", "strict": true, "input_schema": schema}]}),
     }
@@ -168,6 +182,7 @@ fn a_union_that_is_no_object_is_rejected_with_the_path_of_its_tool() {
         let want = match pair.client {
             Dialect::Chat => "tools.1.function.parameters",
             Dialect::Responses => "tools.1.parameters",
+            Dialect::Gemini => "tools.0.functionDeclarations.1.parametersJsonSchema",
             _ => "tools.1.input_schema",
         };
         assert_eq!((rejection.param.as_str(), rejection.flaw), (want, Flaw::Unsupported), "{rejection:?}");
@@ -191,7 +206,7 @@ fn half_of_an_emoji_becomes_a_replacement_character_in_every_adapted_request() {
 
 #[test]
 fn half_of_an_emoji_in_the_arguments_of_a_call_is_replaced() {
-    for pair in conversations().filter(|pair| pair.client != Dialect::Messages) {
+    for pair in conversations().filter(|pair| matches!(pair.client, Dialect::Chat | Dialect::Responses)) {
         let request = screenshot(pair.client).to_string();
         let request = request.replacen(r#""arguments":"{}""#, r#""arguments":"{\"q\":\"\\ud83d\"}""#, 1);
         let prepared = prepare(pair, request.as_bytes(), &target(pair)).unwrap();

@@ -42,6 +42,23 @@ fn malformed(client: Dialect) -> Vec<(Value, &'static str)> {
             (json!({"tools": [{}]}), "tools.0.name"),
             (json!({"stop_sequences": "x"}), "stop_sequences"),
         ],
+        Dialect::Gemini => vec![
+            (json!({"contents": []}), "contents"),
+            (json!({"contents": [5]}), "contents.0"),
+            (json!({"contents": [{"role": "robot", "parts": []}]}), "contents.0.role"),
+            (
+                json!({"contents": [{"parts": [{"inlineData": {"mimeType": "image/png", "data": "?"}}]}]}),
+                "contents.0.parts.0.inlineData.data",
+            ),
+            (
+                json!({"contents": [{"parts": [{"functionResponse": {"name": "f"}}]}]}),
+                "contents.0.parts.0.functionResponse.name",
+            ),
+            (json!({"tools": {}}), "tools"),
+            (json!({"tools": [{"functionDeclarations": [{}]}]}), "tools.0.functionDeclarations.0.name"),
+            (json!({"generationConfig": {"topP": 1, "top_p": 1}}), "generationConfig.topP"),
+            (json!({"generationConfig": {"temperature": "hot"}}), "generationConfig.temperature"),
+        ],
         _ => vec![
             (json!({"input": 5}), "input"),
             (json!({"input": [5]}), "input.0"),
@@ -66,6 +83,10 @@ fn unsupported(client: Dialect) -> Vec<(Value, &'static str)> {
             (json!({"mcp_servers": [{"name": "x"}]}), "mcp_servers"),
             (json!({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}), "tools.0.type"),
         ],
+        Dialect::Gemini => vec![
+            (json!({"cachedContent": "cachedContents/x"}), "cachedContent"),
+            (json!({"tools": [{"google_search": {}}]}), "tools.0.googleSearch"),
+        ],
         _ => vec![
             (json!({"previous_response_id": "resp_1"}), "previous_response_id"),
             (json!({"tools": [{"type": "web_search"}]}), "tools.0.type"),
@@ -78,6 +99,7 @@ fn request(client: Dialect, more: &Value) -> String {
     let mut request = match client {
         Dialect::Chat => json!({"model": "m", "messages": messages}),
         Dialect::Messages => json!({"model": "m", "max_tokens": 9, "messages": messages}),
+        Dialect::Gemini => json!({"contents": [{"parts": [{"text": "x"}]}]}),
         _ => json!({"model": "m", "input": "x"}),
     };
     for (name, value) in more.as_object().unwrap() {
@@ -106,7 +128,7 @@ fn malformed_and_unsupported_requests_are_distinguished() {
         }
         pairs += 1;
     }
-    assert_eq!(pairs, 12);
+    assert_eq!(pairs, 16);
 }
 
 #[test]

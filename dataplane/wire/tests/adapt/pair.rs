@@ -121,6 +121,8 @@ fn plain_request(client: Dialect, args: &Value, stream: bool) -> Value {
             body
         }
         Dialect::Responses => json!({"model": model, "stream": stream, "input": "x"}),
+        Dialect::Gemini => json!({"stream": stream, "contents": [{"parts": [{"text": "x"}]}],
+            "generationConfig": {"thinkingConfig": {"includeThoughts": args["thoughts"]}}}),
         other => panic!("no client speaks {other:?}"),
     }
 }

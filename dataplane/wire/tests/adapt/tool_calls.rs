@@ -35,6 +35,13 @@ fn second_turn(client: Dialect) -> Value {
             {"type": "function_call_output", "call_id": "c1", "output": "y"}],
             "tools": tools.map(|name| json!({"type": "function", "name": name, "parameters": schema})),
             "tool_choice": {"type": "function", "name": TWIN}}),
+        Dialect::Gemini => json!({"contents": [
+            {"role": "user", "parts": [{"text": "x"}]},
+            {"role": "model", "parts": [{"functionCall": {"id": "c1", "name": LONG, "args": {}}}]},
+            {"role": "user", "parts": [{"functionResponse": {"id": "c1", "name": LONG, "response": {"output": "y"}}}]}],
+            "tools": [{"functionDeclarations":
+                tools.map(|name| json!({"name": name, "parametersJsonSchema": schema}))}],
+            "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [TWIN]}}}),
         _ => json!({"model": "m", "max_tokens": 9, "messages": [
             {"role": "user", "content": "x"},
             {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": LONG, "input": {}}]},

@@ -3,6 +3,7 @@
 
 #[allow(dead_code, reason = "the tests of adaptations use all of it")]
 mod chat_client;
+pub(crate) mod gemini_over_chat;
 pub(crate) mod images_over_gemini;
 mod json_scan;
 mod known_rules;

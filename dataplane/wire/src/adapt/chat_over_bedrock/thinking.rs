@@ -47,9 +47,8 @@ impl<'t, 'i> ConverseThinking<'t, 'i> {
         let as_messages = takes_messages_fields(target.rules);
         let forced = matches!(mode, ChatToolChoice::Required | ChatToolChoice::Named(_));
         let own = request.tree("thinking").filter(|own| own.as_object().is_some());
-        let wanted = own.is_some()
-            || request.keeps_thoughts
-            || request.messages.iter().any(|message| !message.thoughts.is_empty());
+        let has_thoughts = request.messages.iter().any(|message| !message.thoughts.is_empty());
+        let wanted = own.is_some() || request.keeps_thoughts || has_thoughts;
         if as_messages && let Some(ruled) = ruled_thinking(request, target, tokens_max, adjusted)? {
             return Ok(Self { mode: ConverseThinkingMode::Ruled(ruled), word: None, wanted });
         }

@@ -18,6 +18,7 @@ mod user;
 use shared::operation::Dialect;
 use shared::usage::Finish;
 
+use super::origin_trail::OriginTrail;
 use super::through_chat::{self, AskedInChat, ChatClient, ClientSide};
 use super::tool_names::ToolNames;
 use super::{Adaptation, Asking, BadAnswer, Rejection, TranslatedAnswer};
@@ -37,10 +38,10 @@ pub(super) const PAIR: Adaptation = Adaptation {
 };
 
 /// Messages clients of targets that are reached through chat.
-pub(super) const CLIENT: ClientSide = ClientSide { ask, pair: &PAIR };
+pub(super) const CLIENT: ClientSide = ClientSide { document: through_chat::unchanged, ask, pair: &PAIR };
 
 fn ask<'t, 'i>(body: Tree<'t, 'i>, asking: &Asking<'i>) -> Result<AskedInChat<'t, 'i>, Rejection> {
-    let translated = request::translate(body, asking, origin::OriginTrail::default())?;
+    let translated = request::translate(body, asking, OriginTrail::default())?;
     let form = MessagesForm {
         model: quote(asking.selector),
         id: format!("msg_{}", asking.seed),

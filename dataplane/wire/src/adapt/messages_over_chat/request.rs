@@ -3,9 +3,9 @@
 use simd_json::prelude::{TypedScalarValue as _, ValueAsScalar as _, ValueIntoString as _};
 
 use super::losses::LOSSES;
-use super::origin::OriginTrail;
 use super::{content, options, tools};
 use crate::adapt::loss::unknown;
+use crate::adapt::origin_trail::OriginTrail;
 use crate::adapt::path::MemberPath;
 use crate::adapt::read;
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};

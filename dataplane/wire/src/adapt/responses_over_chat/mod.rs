@@ -35,4 +35,5 @@ pub(super) const PAIR: Adaptation = Adaptation {
 };
 
 /// Responses clients of targets that are reached through chat.
-pub(super) const CLIENT: ClientSide = ClientSide { ask: request::ask, pair: &PAIR };
+pub(super) const CLIENT: ClientSide =
+    ClientSide { document: through_chat::unchanged, ask: request::ask, pair: &PAIR };

@@ -34,7 +34,8 @@ pub(crate) struct ChatRequest<'t, 'i> {
     pub(crate) format: Option<ChatResponseFormat<'t, 'i>>,
     /// True if a stream is to end with its usage.
     pub(crate) include_usage: bool,
-    /// True if the client sends signed thoughts back, so that the answer is to contain them.
+    /// True if the client keeps signed thoughts and sends them back, so that the answer is to contain them, although no member
+    /// of the request says so.
     pub(crate) keeps_thoughts: bool,
     /// All other top-level members except `model`, in document order.
     pub(crate) options: Vec<(&'i str, OptionValue<'t, 'i>)>,

@@ -68,8 +68,16 @@ fn plain(head: &[u8]) -> Cow<'_, [u8]> {
 
 /// Decodes the start of the data from `head`.
 fn start(head: &[u8]) -> Vec<u8> {
-    let head = plain(head);
+    let mut head = plain(head);
     let whole = head.len() / 4 * 4;
+    // Google's Python SDK uses the URL-safe alphabet.
+    if memchr::memchr2(b'-', b'_', &head).is_some() {
+        head.to_mut().iter_mut().for_each(|byte| match byte {
+            b'-' => *byte = b'+',
+            b'_' => *byte = b'/',
+            _ => {}
+        });
+    }
     decoded(head.get(..whole).unwrap_or_default())
 }
 

@@ -83,6 +83,12 @@ pub(super) enum InnerKey {
     Id,
     /// The user id in the metadata.
     UserId,
+    /// Gemini's bound on the answer's tokens.
+    OutputBound,
+    /// Gemini's number of answers.
+    Candidates,
+    /// The parts of Gemini's system text.
+    SystemParts,
 }
 
 /// The kind of a string that has ended, if it has a meaning besides its length.
@@ -107,7 +113,10 @@ impl InnerKey {
             | Self::ToolType
             | Self::IncludeUsage
             | Self::Id
-            | Self::UserId => GLANCE_BYTES,
+            | Self::UserId
+            | Self::OutputBound
+            | Self::Candidates
+            | Self::SystemParts => GLANCE_BYTES,
         }
     }
 }
@@ -126,7 +135,10 @@ impl ContentCounts {
             | InnerKey::ToolType
             | InnerKey::IncludeUsage
             | InnerKey::Id
-            | InnerKey::UserId => true,
+            | InnerKey::UserId
+            | InnerKey::OutputBound
+            | InnerKey::Candidates
+            | InnerKey::SystemParts => true,
         }
     }
 
@@ -191,6 +203,16 @@ impl ContentCounts {
                 self.conversation_key(depth, name)
             }
             (RequestMember::Tools, TOOL_DEPTH) if name == b"type" => InnerKey::ToolType,
+            (RequestMember::Tools, TOOL_DEPTH) => {
+                self.size.provider_tools += u64::from(GOOGLE_TOOLS.contains(&name));
+                InnerKey::Other
+            }
+            (RequestMember::System, 2) if name == b"parts" => InnerKey::SystemParts,
+            (RequestMember::GenerationConfig, 2) => match name {
+                b"maxOutputTokens" | b"max_output_tokens" => InnerKey::OutputBound,
+                b"candidateCount" | b"candidate_count" => InnerKey::Candidates,
+                _ => InnerKey::Other,
+            },
             (RequestMember::StreamOptions, 2) if name == b"include_usage" => InnerKey::IncludeUsage,
             (RequestMember::StoredConversation, 2) if name == b"id" => InnerKey::Id,
             (RequestMember::Metadata, 2) if name == b"user_id" => InnerKey::UserId,
@@ -214,10 +236,18 @@ impl ContentCounts {
                 InnerKey::Other
             }
             b"file_data" if depth >= PART_DEPTH => InnerKey::Binary,
-            b"signature" if depth >= PART_DEPTH => InnerKey::Signature,
+            b"signature" | b"thoughtSignature" | b"thought_signature" if depth >= PART_DEPTH => {
+                InnerKey::Signature
+            }
+            b"fileUri" | b"file_uri" => {
+                self.file_types += 1;
+                InnerKey::Address
+            }
             b"encrypted_content" => InnerKey::Encrypted,
             // The schemas of tools that a search found are not content either.
-            b"input" | b"input_schema" | b"parameters" if depth >= PART_DEPTH => InnerKey::Arguments,
+            b"input" | b"input_schema" | b"parameters" | b"args" | b"response" if depth >= PART_DEPTH => {
+                InnerKey::Arguments
+            }
             _ => InnerKey::Other,
         }
     }
@@ -258,7 +288,11 @@ impl ContentCounts {
             }
             InnerKey::Data | InnerKey::Binary => {
                 let media_type: &[u8] = if self.data_is_sound { b"audio/" } else { b"" };
-                self.add_blob(blob::of_base64(media_type, glance, length.raw));
+                let blob = blob::of_base64(media_type, glance, length.raw);
+                if shape.is_gemini && matches!(blob, BlobKind::Picture(_)) {
+                    ended = Ended::Image;
+                }
+                self.add_blob(blob);
                 true
             }
             InnerKey::Address => self.address_ends(length.raw, glance),
@@ -275,7 +309,10 @@ impl ContentCounts {
             | InnerKey::ToolType
             | InnerKey::IncludeUsage
             | InnerKey::Id
-            | InnerKey::UserId => false,
+            | InnerKey::UserId
+            | InnerKey::OutputBound
+            | InnerKey::Candidates
+            | InnerKey::SystemParts => false,
         };
         if is_binary {
             self.open_strings += length.raw;
@@ -372,6 +409,23 @@ const PROVIDER_TOOLS: [&[u8]; 9] = [
     b"browser_",
     b"x_search",
     b"live_search",
+];
+/// The names of the tools that Google runs, in both spellings.
+const GOOGLE_TOOLS: [&[u8]; 14] = [
+    b"googleSearch",
+    b"google_search",
+    b"googleSearchRetrieval",
+    b"google_search_retrieval",
+    b"enterpriseWebSearch",
+    b"enterprise_web_search",
+    b"googleMaps",
+    b"google_maps",
+    b"urlContext",
+    b"url_context",
+    b"fileSearch",
+    b"file_search",
+    b"codeExecution",
+    b"code_execution",
 ];
 /// The maximum number of pictures whose size is kept; further ones count as pictures of unknown size.
 const PICTURE_SIZES_MAX: usize = 64;

@@ -48,6 +48,10 @@ pub(in crate::request) struct Fields {
     pub(in crate::request) misspelling: Option<Misspelling>,
 
     pub(super) field: RequestMember,
+    /// The offset after the opening brace of the request.
+    pub(in crate::request) first_member: usize,
+    /// The parts of Gemini's system text.
+    pub(super) system_parts: Option<SystemParts>,
     value_start: usize,
     pub(super) value_is_object: bool,
     pub(super) inner_start: usize,
@@ -61,6 +65,15 @@ pub(in crate::request) struct Fields {
     kept_one: bool,
     /// True if the removed member before this comma has no kept member before it: the next comma is removed with it.
     wants_comma: bool,
+}
+
+/// The position of the parts of Gemini's system text.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SystemParts {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) is_list: bool,
+    pub(super) is_empty: bool,
 }
 
 /// The top-level members that the gateway knows, by their meaning; [`RequestShape`] maps the names of each dialect to
@@ -115,6 +128,12 @@ pub(in crate::request) enum RequestMember {
     Version,
     /// Holds the id of the end user.
     Metadata,
+    /// Holds Gemini's bounds on the answer.
+    GenerationConfig,
+    /// `generationConfig.maxOutputTokens`.
+    ConfiguredOutput,
+    /// `generationConfig.candidateCount`.
+    CandidateCount,
 }
 
 /// The number of members whose values are kept.
@@ -155,6 +174,7 @@ impl RequestMember {
                 | Self::StreamOptions
                 | Self::StoredConversation
                 | Self::Metadata
+                | Self::GenerationConfig
         )
     }
 }
@@ -177,6 +197,8 @@ impl Fields {
             has_options: false,
             misspelling: None,
             field: RequestMember::Other,
+            first_member: 0,
+            system_parts: None,
             value_start: 0,
             value_is_object: false,
             inner_start: 0,
@@ -242,14 +264,16 @@ impl Fields {
     /// Ends a top-level value.
     pub(super) fn value_ends(&mut self, end: usize, value: MemberValue) {
         let span = self.value_start..end;
-        let is_own = self.field.is_own();
+        let is_path_model = self.field == RequestMember::Model && self.shape.is_gemini;
+        let is_own = self.field.is_own() || is_path_model;
         self.inside.end(self.field, span.len(), value);
         match (self.field, value) {
+            // The path contains the model, and the target has another name for it.
+            _ if is_own => self.remove(end),
             (RequestMember::Model, _) => {
                 let key_bytes = self.value_start - self.key_start;
                 self.edit(span, BodyChange::Model { key_bytes });
             }
-            (field, _) if field.is_own() => self.remove(end),
             (RequestMember::StreamOptions, options) => self.edit_options(span, options),
             (RequestMember::Conversation, messages) => self.mark_messages(messages),
             (RequestMember::System, text) => self.edit_system(span, text),
@@ -290,7 +314,25 @@ impl Fields {
         } else if let MemberValue::Array { empty } = text {
             self.mark(BodyChange::System(System::Block { only: empty }));
         } else if text == MemberValue::Null {
-            self.edit(span, BodyChange::System(System::Null));
+            let place = if self.shape.is_gemini { System::NullObject } else { System::Null };
+            self.edit(span, BodyChange::System(place));
+        } else if text == MemberValue::Object && self.shape.is_gemini {
+            self.edit_system_parts();
+        }
+    }
+
+    /// Marks the position of the gateway's own system text before the parts of Gemini's.
+    fn edit_system_parts(&mut self) {
+        match self.system_parts.take() {
+            Some(SystemParts { from, is_list: true, is_empty, .. }) => {
+                let inside = from + 1;
+                self.edit(inside..inside, BodyChange::System(System::Part { only: is_empty }));
+            }
+            Some(SystemParts { from, to, .. }) => {
+                self.edit(from..from, BodyChange::System(System::BeforePart));
+                self.edit(to..to, BodyChange::System(System::AfterPart));
+            }
+            None => self.mark(BodyChange::System(System::Parts { only: self.value_is_empty })),
         }
     }
 
@@ -335,6 +377,44 @@ impl Fields {
             }
         }
         self.inside.key = InnerKey::Other;
+    }
+
+    /// Opens a container within a top-level member.
+    #[inline]
+    pub(super) fn inner_opens(&mut self, at: JsonPlace, object: bool) {
+        if self.field == RequestMember::System && at.depth == 2 && self.inside.key == InnerKey::SystemParts {
+            let from = at.offset;
+            self.system_parts = Some(SystemParts { from, to: from, is_list: !object, is_empty: true });
+        } else if at.depth == 3
+            && let Some(parts) = &mut self.system_parts
+        {
+            parts.is_empty = false;
+        }
+    }
+
+    /// Closes a container within a top-level member.
+    #[inline]
+    pub(super) fn inner_closes(&mut self, at: JsonPlace) {
+        if at.depth == 2
+            && self.field == RequestMember::System
+            && let Some(parts) = &mut self.system_parts
+            && parts.to == parts.from
+        {
+            parts.to = at.offset;
+        }
+    }
+
+    /// Ends a bound in Gemini's configuration. Whole numbers may also be strings.
+    fn configured(&mut self, raw: &[u8]) {
+        let key = std::mem::take(&mut self.inside.key);
+        let bound = if key == InnerKey::OutputBound {
+            RequestMember::ConfiguredOutput
+        } else if key == InnerKey::Candidates {
+            RequestMember::CandidateCount
+        } else {
+            return;
+        };
+        self.bounds.take(bound, MemberValue::of_scalar(raw));
     }
 
     /// Returns the maximum number of bytes of a string at this position that are kept.
@@ -433,6 +513,7 @@ impl Fields {
             }
             (TOOL_DEPTH, RequestMember::Tools) => self.inside.tool_text_ends(taken),
             (2, RequestMember::StreamOptions) => self.option_ends(at.offset, false),
+            (2, RequestMember::GenerationConfig) => self.configured(taken),
             (2, RequestMember::StoredConversation) if self.inside.key == InnerKey::Id => {
                 self.conversation_id = self.keep(taken);
             }
@@ -462,6 +543,7 @@ impl Fields {
             1 if self.field == RequestMember::Other => self.value_ends(at.offset, MemberValue::Number),
             1 => self.value_ends(at.offset, MemberValue::of_scalar(raw)),
             2 if self.field == RequestMember::StreamOptions => self.option_ends(at.offset, raw == b"true"),
+            2 if self.field == RequestMember::GenerationConfig => self.configured(raw),
             _ if self.field == RequestMember::Conversation => self.inside.scalar_ends(),
             _ => {}
         }

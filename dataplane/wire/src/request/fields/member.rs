@@ -54,6 +54,7 @@ pub(in crate::request) enum Kinds {
     Array,
     Text,
     TextOrArray,
+    ArrayOrObject,
     Any,
 }
 
@@ -94,22 +95,22 @@ impl Kinds {
     pub(in crate::request) fn fit(self, value: MemberValue) -> bool {
         match value {
             MemberValue::Array { .. } => self != Self::Text,
-            MemberValue::Text(_) => self != Self::Array,
+            MemberValue::Text(_) => !matches!(self, Self::Array | Self::ArrayOrObject),
+            MemberValue::Object => matches!(self, Self::ArrayOrObject | Self::Any),
             MemberValue::Absent
             | MemberValue::Null
             | MemberValue::Bool(_)
             | MemberValue::Whole(_)
             | MemberValue::WholeOddly(_)
             | MemberValue::MinusOne
-            | MemberValue::Number
-            | MemberValue::Object => self == Self::Any,
+            | MemberValue::Number => self == Self::Any,
         }
     }
 
     /// Returns the name of the types for error messages to the client.
     pub(in crate::request) fn name(self) -> &'static str {
         match self {
-            Self::Array => "an array",
+            Self::Array | Self::ArrayOrObject => "an array",
             Self::Text => "a string",
             Self::TextOrArray => "a string or an array",
             Self::Any => "given",
@@ -181,16 +182,18 @@ impl OutputBounds {
     }
 }
 
-const OUTPUT: [(RequestMember, &str); 3] = [
+const OUTPUT: [(RequestMember, &str); 4] = [
     (RequestMember::MaxTokens, "max_tokens"),
     (RequestMember::MaxCompletionTokens, "max_completion_tokens"),
     (RequestMember::MaxOutputTokens, "max_output_tokens"),
+    (RequestMember::ConfiguredOutput, "generationConfig.maxOutputTokens"),
 ];
-const COUNTS: [(RequestMember, &str); 4] = [
+const COUNTS: [(RequestMember, &str); 5] = [
     (RequestMember::Count, "n"),
     (RequestMember::BestOf, "best_of"),
     (RequestMember::NumCompletions, "num_completions"),
     (RequestMember::NumGenerations, "num_generations"),
+    (RequestMember::CandidateCount, "generationConfig.candidateCount"),
 ];
 
 /// A member that some JSON parsers read as one that the gateway knows. Those that ignore the case of names, among them
@@ -271,6 +274,18 @@ pub(in crate::request) enum System {
     Text { only: bool },
     /// In place of null.
     Null,
+    /// In place of null, as Gemini's whole system text.
+    NullObject,
+    /// As the first element of Gemini's list of parts.
+    Part { only: bool },
+    /// Before a part that is not in a list.
+    BeforePart,
+    /// After a part that is not in a list.
+    AfterPart,
+    /// As the member `parts` of an object without one.
+    Parts { only: bool },
+    /// As Gemini's whole system text, before the first member of the request.
+    First,
 }
 
 #[cfg(test)]

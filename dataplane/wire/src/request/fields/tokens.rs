@@ -11,7 +11,7 @@ impl JsonSink for Fields {
     #[inline]
     fn open(&mut self, at: JsonPlace, object: bool) {
         match at.depth {
-            0 => {}
+            0 => self.first_member = at.offset + 1,
             1 => {
                 self.value_begins(at);
                 self.value_is_object = object;
@@ -20,6 +20,9 @@ impl JsonSink for Fields {
                 self.value_is_empty = false;
                 if at.depth == 2 {
                     self.inner_start = at.offset;
+                }
+                if self.shape.is_gemini {
+                    self.inner_opens(at, object);
                 }
             }
         }
@@ -39,6 +42,7 @@ impl JsonSink for Fields {
                 | RequestMember::Include
                 | RequestMember::StoredConversation
                 | RequestMember::Metadata
+                | RequestMember::GenerationConfig
         );
         let listened_depth = if self.field == RequestMember::Tools { 2 } else { u32::from(listens_at_top) };
         !listens_inside && at.depth > listened_depth
@@ -54,7 +58,12 @@ impl JsonSink for Fields {
                 self.value_ends(at.offset, value);
             }
             2 if self.field == RequestMember::StreamOptions => self.option_ends(at.offset, false),
-            _ => self.inside.close(at),
+            _ => {
+                if self.shape.is_gemini {
+                    self.inner_closes(at);
+                }
+                self.inside.close(at);
+            }
         }
     }
 

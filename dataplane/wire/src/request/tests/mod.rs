@@ -2,6 +2,7 @@
 
 mod build;
 mod dialects;
+mod gemini;
 mod head;
 mod input;
 mod preamble;

@@ -108,6 +108,7 @@ fn covered(dropped: &str) -> &'static str {
     match dropped {
         "messages.images" => "images",
         "input.image_generation_call" => "result",
+        "contents.parts.inlineData" => "inlineData",
         other => panic!("{other} names no content"),
     }
 }
@@ -229,6 +230,8 @@ fn asking(client: Dialect, stream: bool) -> Value {
     match client {
         Dialect::Chat => json!({"model": "m", "messages": ask, "stream": stream}),
         Dialect::Responses => json!({"model": "m", "input": ask, "stream": stream}),
+        Dialect::Gemini => json!({"contents": [{"parts": [{"text": "x"}]}], "stream": stream,
+            "generationConfig": {"thinkingConfig": {"includeThoughts": true}}}),
         _ => json!({"model": "m", "max_tokens": 9000, "messages": ask, "stream": stream,
             "thinking": {"type": "enabled", "budget_tokens": 2000}}),
     }

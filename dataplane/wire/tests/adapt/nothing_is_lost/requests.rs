@@ -10,6 +10,7 @@ pub(super) fn of(client: Dialect, turns: &[Turn]) -> (Value, usize) {
     let request = match client {
         Dialect::Chat => chat(turns, &mut marks),
         Dialect::Responses => responses(turns, &mut marks),
+        Dialect::Gemini => gemini(turns, &mut marks),
         _ => messages(turns, &mut marks),
     };
     (request, marks.0)
@@ -221,4 +222,61 @@ fn messages(turns: &[Turn], marks: &mut Markers) -> Value {
     }
     json!({"model": "m", "max_tokens": 100, "messages": messages,
         "tools": [{"name": "f", "input_schema": {"type": "object"}}]})
+}
+
+fn gemini_part(kind: Kind, marks: &mut Markers) -> Option<Value> {
+    let inline = |kind: &str, data: String| json!({"inlineData": {"mimeType": kind, "data": data}});
+    Some(match kind {
+        Kind::Text => json!({"text": marks.next()}),
+        Kind::Image => inline("image/png", marks.next()),
+        Kind::ImageUrl => {
+            json!({"fileData": {"mimeType": "image/png", "fileUri": format!("https://x/{}", marks.next())}})
+        }
+        Kind::File => inline("application/pdf", marks.next()),
+        Kind::Audio => inline("audio/wav", marks.next()),
+        Kind::Refusal | Kind::Reasoning | Kind::SignedReasoning => return None,
+    })
+}
+
+/// A Gemini client has no refusals and no system text between contents. Thoughts are hints.
+fn gemini(turns: &[Turn], marks: &mut Markers) -> Value {
+    let (mut system, mut contents, mut calls) = (Vec::new(), Vec::new(), 0);
+    for turn in turns {
+        match turn {
+            Turn::System => system.push(json!({"text": marks.next()})),
+            Turn::User(parts) => {
+                let parts: Vec<Value> = parts.iter().filter_map(|kind| gemini_part(*kind, marks)).collect();
+                contents.push(json!({"role": "user", "parts": parts}));
+            }
+            Turn::Assistant(kinds, results) => {
+                let kinds = kinds.iter().filter(|kind| matches!(kind, Kind::Text | Kind::Image));
+                let mut parts: Vec<Value> = kinds.filter_map(|kind| gemini_part(*kind, marks)).collect();
+                let first = calls + 1;
+                for _ in results {
+                    calls += 1;
+                    let args = json!({"q": marks.next()});
+                    parts.push(
+                        json!({"functionCall": {"id": format!("c{calls}"), "name": "f", "args": args}}),
+                    );
+                }
+                if !parts.is_empty() {
+                    contents.push(json!({"role": "model", "parts": parts}));
+                }
+                let answered = results.iter().enumerate().map(|(position, kinds)| {
+                    let mut parts: Vec<Value> = kinds.iter().filter_map(|kind| gemini_part(*kind, marks)).collect();
+                    let is_text = |part: &Value| part.get("text").is_some();
+                    let texts: Vec<Value> = parts.iter().filter(|part| is_text(part)).cloned().collect();
+                    parts.retain(|part| !is_text(part));
+                    let id = format!("c{}", first + position);
+                    json!({"functionResponse": {"id": id, "name": "f", "response": {"all": texts}, "parts": parts}})
+                });
+                let answered: Vec<Value> = answered.collect();
+                if !answered.is_empty() {
+                    contents.push(json!({"role": "user", "parts": answered}));
+                }
+            }
+        }
+    }
+    json!({"contents": contents, "systemInstruction": {"parts": system},
+        "tools": [{"functionDeclarations": [{"name": "f"}]}]})
 }

@@ -47,9 +47,8 @@ impl<'t, 'i> MessagesThinking<'t, 'i> {
     ) -> Result<Self, Rejection> {
         let messages = &ask.request.messages;
         let setting = ask.request.tree("thinking").and_then(|thinking| thinking.as_object());
-        let wanted = setting.is_some()
-            || ask.request.keeps_thoughts
-            || messages.iter().any(|message| !message.thoughts.is_empty());
+        let has_thoughts = messages.iter().any(|message| !message.thoughts.is_empty());
+        let wanted = setting.is_some() || ask.request.keeps_thoughts || has_thoughts;
         if let Some(ruled) = ruled_thinking(ask.request, ask.target, Some(max_tokens), adjusted)? {
             let effort = ruled.effort;
             return Ok(Self { mode: MessagesThinkingMode::Ruled(ruled), effort, wanted });

@@ -1,14 +1,18 @@
 //! Maps method and path to an operation: the only table of the data plane's paths (ROUTE-1 to ROUTE-5). Other paths go
 //! to the fallback handler.
 
+pub(crate) mod google;
+
 use http::Method;
 use shared::operation::Operation;
+
+use self::google::{GoogleCall, GooglePath};
 
 /// Result of routing a method and a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning<'a> {
-    /// An operation, and the percent-encoded id of `/v1/models/{id}`.
-    Operation(Operation, Option<&'a str>),
+    /// An operation, and what the path names besides.
+    Operation(Operation, Named<'a>),
     /// A known path with an unsupported method, and the value of the `Allow` header.
     WrongMethod(Option<Operation>, &'static str),
     /// `OPTIONS` on a known path, and the value of the `Allow` header.
@@ -21,11 +25,21 @@ pub(crate) enum Meaning<'a> {
     Elsewhere,
 }
 
+/// What a path names besides the operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Named<'a> {
+    Nothing,
+    /// The percent-encoded id of `/v1/models/{id}`.
+    Model(&'a str),
+    /// A call in Google's form.
+    Call(GoogleCall<'a>),
+}
+
 const GET: &str = "GET, HEAD, OPTIONS";
 const POST: &str = "POST, OPTIONS";
 
 /// Looks up a path. `/v1/completions` is deliberately absent (M-159).
-fn find(path: &str) -> Option<(Operation, Option<&str>)> {
+fn find(path: &str) -> Option<(Operation, Named<'_>)> {
     let (versioned, bare) = match path.strip_prefix("/v1") {
         Some(rest) => (true, rest),
         None => (false, path),
@@ -46,11 +60,16 @@ fn find(path: &str) -> Option<(Operation, Option<&str>)> {
         "/ready" if !versioned => Operation::Ready,
         "/metrics" if !versioned => Operation::Metrics,
         _ => {
-            let id = bare.strip_prefix("/models/").filter(|id| !id.is_empty())?;
-            return Some((Operation::Models, Some(id)));
+            let id = || bare.strip_prefix("/models/").filter(|id| !id.is_empty());
+            return Some(match google::read(path) {
+                Some(GooglePath::Call(call)) => (call.method.operation(), Named::Call(call)),
+                Some(GooglePath::Models) => (Operation::Models, Named::Nothing),
+                Some(GooglePath::Model(id)) => (Operation::Models, Named::Model(id)),
+                None => (Operation::Models, Named::Model(id()?)),
+            });
         }
     };
-    Some((operation, None))
+    Some((operation, Named::Nothing))
 }
 
 /// Returns the path to use instead of one that is not served but exists at a vendor, or is almost one of ours.
@@ -98,19 +117,22 @@ pub(crate) fn operation(path: &str) -> Option<Operation> {
 pub(crate) fn is_open_to_pages(path: &str) -> bool {
     match find(path) {
         Some((operation, _)) => operation != Operation::Metrics,
-        None => path.starts_with("/v1/") || path == "/key" || path.starts_with("/responses/"),
+        None => {
+            let is_vendors = path.starts_with("/v1/") || google::is_of_google(path);
+            is_vendors || path == "/key" || path.starts_with("/responses/")
+        }
     }
 }
 
 /// Routes `method` on `path`.
 pub(crate) fn meaning<'a>(method: &Method, path: &'a str) -> Meaning<'a> {
-    let Some((operation, id)) = find(path) else { return other(method, path) };
+    let Some((operation, named)) = find(path) else { return other(method, path) };
     let allow = match operation {
         Operation::Models | Operation::Health | Operation::Ready | Operation::Metrics => GET,
         _ => POST,
     };
     if fits(method, allow) {
-        Meaning::Operation(operation, id)
+        Meaning::Operation(operation, named)
     } else if method == Method::OPTIONS {
         Meaning::Options(allow)
     } else {
@@ -154,7 +176,7 @@ mod tests {
             ("/videos/generations", Operation::Videos),
         ];
         for (path, operation) in table {
-            let want = Meaning::Operation(operation, None);
+            let want = Meaning::Operation(operation, Named::Nothing);
             assert_eq!(meaning(&Method::POST, path), want, "{path}");
             assert_eq!(meaning(&Method::POST, &format!("/v1{path}")), want, "/v1{path}");
             assert_eq!(operation.path(), format!("/v1{path}"));
@@ -193,7 +215,7 @@ mod tests {
 
     #[test]
     fn completions_is_served_only_without_the_version() {
-        let chat = Meaning::Operation(Operation::ChatCompletions, None);
+        let chat = Meaning::Operation(Operation::ChatCompletions, Named::Nothing);
         assert_eq!(meaning(&Method::POST, "/completions"), chat);
         assert_eq!(meaning(&Method::POST, "/v1/completions"), Meaning::Elsewhere);
     }
@@ -208,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_model_id_may_hold_slashes() {
-        let want = Meaning::Operation(Operation::Models, Some("groq/a/b"));
+        let want = Meaning::Operation(Operation::Models, Named::Model("groq/a/b"));
         assert_eq!(meaning(&Method::GET, "/v1/models/groq/a/b"), want);
         assert_eq!(meaning(&Method::GET, "/v1/models/"), Meaning::Elsewhere);
         assert_eq!(meaning(&Method::GET, "/v1/health"), Meaning::Elsewhere);
