@@ -30,7 +30,7 @@ providers:
     type: anthropic
     base_url: {upstream}/anthropic
     api_key: sk-scripted-anthropic
-    models: [m]
+    models: [m, claude-sonnet-4-5]
   google:
     type: gemini
     base_url: {upstream}/google
@@ -86,6 +86,7 @@ def suites(only, direct):
         python + [str(HERE / "openai_chat.py")],
         python + [str(HERE / "openai_responses.py")],
         python + [str(HERE / "anthropic_messages.py")],
+        python + [str(HERE / "google_genai.py")],
         python + [str(HERE / "langchain_smoke.py")],
         python + [str(HERE / "extension.py")],
         node + [str(HERE / "openai.mjs")],
