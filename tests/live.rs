@@ -10,7 +10,7 @@ use crate::support::gateway::ADMIN_KEY;
 use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, wait};
 
 /// Opens the live stream and checks its head and first event.
-async fn open(client: &Client, path: &str) -> Flow {
+pub(crate) async fn open(client: &Client, path: &str) -> Flow {
     let path = format!("/admin/api/{path}");
     let opening = client.open("GET", &path, Bytes::new());
     let mut flow = wait::within(wait::PATIENCE, "the live stream", opening).await.unwrap();
@@ -30,7 +30,7 @@ async fn next(flow: &mut Flow) -> (String, Value) {
 }
 
 /// Returns the data of the next event with this name for which `is_it` is true.
-async fn event(flow: &mut Flow, wanted: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+pub(crate) async fn event(flow: &mut Flow, wanted: &str, is_it: impl Fn(&Value) -> bool) -> Value {
     wait::within(wait::PATIENCE, &format!("an event {wanted}"), async {
         loop {
             let (name, data) = next(flow).await;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::bounds::RUNNING_LISTED;
 use crate::id::{KeyId, ModelId, ProviderId};
@@ -51,7 +51,7 @@ pub struct RunningExchange {
 }
 
 /// The stage of a running exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// The client sends the request's body.

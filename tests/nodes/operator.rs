@@ -3,7 +3,8 @@
 use postgres_server::{PostgresServer, installed};
 use serde_json::{Value, json};
 
-use super::several::{nodes, status};
+use super::nodes;
+use super::several::status;
 use super::{database, node};
 use crate::support::admin::Admin;
 use crate::support::client::Whole;
@@ -69,7 +70,7 @@ async fn what_a_lost_node_had_unused_is_given_back_when_it_is_forgotten() {
     assert_eq!(listed(&admin).await, [1, 2]);
     let state = Admin(two.client()).done("GET", "state", Value::Null).await;
     assert!(state["warnings"].to_string().contains("declared this node lost"), "{state}");
-    assert_eq!(state["node_name"], "n2");
+    assert_eq!(state["node"]["name"], "n2");
 }
 
 #[tokio::test]

@@ -3,19 +3,10 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::{database, node};
+use super::{database, node, nodes};
 use crate::support::admin::Admin;
 use crate::support::gateway::Gateway;
 use crate::support::{Answer, Client, Upstream, Yaml, chat, wait};
-
-/// Starts `count` gateways on the database at `url`.
-pub(super) async fn nodes(yaml: &Yaml, url: &str, count: usize) -> Vec<Gateway> {
-    let mut nodes = Vec::new();
-    for number in 1..=count {
-        nodes.push(node(yaml, url).env("LLMGW_NODE_NAME", format!("n{number}")).start().await);
-    }
-    nodes
-}
 
 pub(super) async fn status(gateway: &Gateway, key: &str) -> u16 {
     Client::new(gateway.address(), Some(key)).chat(chat::request("up/m")).await.status

@@ -297,6 +297,8 @@ export type ByeReason = "signed_out" | "draining" | "too_many";
 
 /** The answer to a cancellation. */
 export type CancelledRequest = {
+  /** The node that ran it; absent for a gateway with its own database. */
+  node?: NodeLabel;
   request_id: string;
 };
 
@@ -820,6 +822,8 @@ export type ExplainedCase = {
   name: string;
   /** The properties that a target needs: its protocol, and `vision`. */
   needs: string[];
+  /** The node by whose circuits and affinity it is planned. Absent for a gateway with its own database. */
+  node?: NodeLabel;
   /** The operation of the path; null if the path has none. */
   operation: string | null;
   /** The targets that would not be tried. */
@@ -869,6 +873,8 @@ export type Explanation = {
   candidates: ExplainedCandidate[];
   /** The properties that a target needs: its protocol, and `vision`. */
   needs: string[];
+  /** The node by whose circuits and affinity it is planned. Absent for a gateway with its own database. */
+  node?: NodeLabel;
   /** The operation of the path; null if the path has none. */
   operation: string | null;
   /** The targets that would not be tried. */
@@ -1057,8 +1063,8 @@ export type GatewayState = {
   jobs: Job[];
   /** The export of metrics; null if it is off. */
   metrics_export: MetricsExportState | null;
-  /** `LLMGW_NODE_NAME`; null for a gateway with its own database. */
-  node_name: string | null;
+  /** The node that answers: all else is of it, except `alerts`. Absent for a gateway with its own database. */
+  node?: NodeLabel;
   oauth: OauthState;
   /** The date of the price list in use. */
   prices_as_of: string;
@@ -1542,6 +1548,8 @@ export type LiveProvider = {
   circuit: Circuit;
   /** Those of them that failed. */
   failures: number;
+  /** The names of the nodes at which the circuit of the instance is not closed; absent if there are none, and for a gateway with its own database. `circuit` is that of the node that answers. */
+  open_at?: string[];
   provider: string;
   /** Attempts in flight. */
   running: number;
@@ -1983,6 +1991,14 @@ export type NodeShare = {
   used: number;
   /** Null for concurrent requests. */
   window: Period | null;
+};
+
+/** One of several nodes, as answers name it. */
+export type NodeLabel = {
+  /** `LLMGW_NODE_NAME`. */
+  name: string;
+  /** Its number, as in `GET nodes`. */
+  node: number;
 };
 
 /** Whether a node is heard of, and serves. */
@@ -2489,6 +2505,8 @@ export type ProviderHealthPage = {
   data: ProviderHealth[];
   /** Always null: the list has one page. */
   next_cursor: string | null;
+  /** The node that answers: all but `recent` is of it. Absent for a gateway with its own database. */
+  node?: NodeLabel;
 };
 
 /** One page of a list. */
@@ -2838,6 +2856,8 @@ export type RequestRecord = {
   message?: string | null;
   /** The model of that provider; null if none was tried. */
   model: string | null;
+  /** The node that answered it. Absent in lists, and for a gateway with its own database. */
+  node?: NodeLabel;
   operation: string;
   outcome: Outcome;
   /** The number of targets that were skipped, whatever the reason. */
@@ -2984,6 +3004,8 @@ export type RunningPage = {
   data: RunningRequest[];
   /** The number of running exchanges that are not listed. */
   more: number;
+  /** The nodes that may run further ones and did not answer; absent if there are none. */
+  silent_nodes?: NodeLabel[];
 };
 
 /** A running exchange. */
@@ -3000,6 +3022,8 @@ export type RunningRequest = {
   last_piece_at_ms: number | null;
   /** The model of the latest attempt; null before the first. */
   model: string | null;
+  /** The node that runs it; absent for a gateway with its own database. */
+  node?: NodeLabel;
   operation: string;
   /** The output tokens so far, estimated from the length of the text. */
   output_tokens_estimate: number;
@@ -3417,6 +3441,8 @@ export type Telemetry = {
   complete_from_ms: number;
   /** The start of the time, in milliseconds since the Unix epoch. */
   from_ms: number;
+  /** The node that answers: `circuit_changes` are those of its circuits. Absent for a gateway with its own database. */
+  node?: NodeLabel;
   /** True if exchanges of this time are missing, because reading them took too long or they are no longer kept. */
   partial: boolean;
   /** The sums of all targets of the query, in the order of time, without points in which nothing started. */
@@ -3694,6 +3720,8 @@ export type VerdictReason = {
   code: string;
   /** Counts, and times in milliseconds or microseconds as their names state. */
   figures: Record<string, number>;
+  /** The names of the nodes at which it is so; absent if it concerns all of the gateway, and for a gateway with its own database. */
+  nodes?: string[];
   /** The endpoint, selector, provider or model; null if the reason concerns all of the gateway. */
   object: string | null;
 };

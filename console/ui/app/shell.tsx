@@ -42,7 +42,7 @@ function Shell() {
   useEffect(() => {
     if (state) {
       seeVersion(state.version);
-      nodeName.value = state.node_name;
+      nodeName.value = state.node?.name ?? null;
     }
     seeAlerts(state?.alerts);
   }, [state]);
@@ -165,7 +165,7 @@ function SideFoot() {
         {session.value?.human
           ? (session.value.human.email ?? session.value.human.name)
           : state
-            ? `${state.version}${state.node_name === null ? "" : ` · ${state.node_name}`} · up ${ago(state.started_at_ms).replace(/ ago$|^now$/, "")}`
+            ? `${state.version}${state.node ? ` · ${state.node.name}` : ""} · up ${ago(state.started_at_ms).replace(/ ago$|^now$/, "")}`
             : ""}
       </span>
       <span class="pair-plain">

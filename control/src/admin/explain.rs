@@ -202,7 +202,9 @@ async fn plan(
     }
     let unreadable = || ApiError::new(ErrorKind::Internal, "The explanation could not be read.");
     let body = answer.into_body().collect().await.map_err(|_| unreadable())?;
-    Ok(Ok(serde_json::from_slice(&body.to_bytes()).map_err(|_| unreadable())?))
+    let mut explanation: Explanation = serde_json::from_slice(&body.to_bytes()).map_err(|_| unreadable())?;
+    explanation.node = app.board().map(|board| board.me().clone());
+    Ok(Ok(explanation))
 }
 
 /// Returns the access of the key or human, or that of the caller.

@@ -4,6 +4,8 @@
 use serde::{Deserialize, Serialize};
 use shared::usage::StepResult;
 
+use crate::db::cluster::nodes::NodeLabel;
+
 /// The targets that would serve a request, and the reasons against the others. Members that are unknown because the request
 /// would be refused before its plan is made are null or empty.
 #[derive(Debug, Serialize, Deserialize)]
@@ -31,6 +33,9 @@ pub(super) struct Explanation {
     refusal: Option<ExplainedRefusal>,
     /// The attempts, in order, if faults are assumed; else null.
     path: Option<Vec<RehearsedTarget>>,
+    /// The node by whose circuits and affinity it is planned. Absent for a gateway with its own database.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) node: Option<NodeLabel>,
 }
 
 /// The meaning of a selector.

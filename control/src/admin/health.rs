@@ -15,6 +15,8 @@ use shared::usage::StepResult;
 
 use super::spend::sums_since;
 use super::{ApiError, Call, Route, json, route_of};
+use crate::cluster::board::NodeBoard;
+use crate::db::cluster::nodes::NodeLabel;
 use crate::db::engine::Db;
 use crate::usage::requests::Column;
 use crate::usage::scope::UsageScope;
@@ -38,7 +40,8 @@ async fn providers(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         let running = running.attempts.get(&provider.id).copied().unwrap_or_default();
         Health::of(provider, now_ms, (running, RecentRequests::of(since_ms, &recent)))
     });
-    json(&HealthPage { data: data.collect(), next_cursor: None })
+    let node = call.app.board().map(NodeBoard::me);
+    json(&HealthPage { data: data.collect(), next_cursor: None, node })
 }
 
 /// Returns the start of the previous hour.
@@ -64,6 +67,9 @@ struct HealthPage<'a> {
     data: Vec<Health<'a>>,
     /// Always null: the list has one page.
     next_cursor: Option<String>,
+    /// The node that answers: all but `recent` is of it. Absent for a gateway with its own database.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<&'a NodeLabel>,
 }
 
 /// The health of a provider.

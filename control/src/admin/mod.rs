@@ -30,6 +30,7 @@ mod keys;
 mod list;
 pub(crate) mod live;
 mod metrics;
+pub(crate) mod node_answers;
 mod nodes;
 pub(crate) mod oauth;
 pub(crate) mod observer;
@@ -96,6 +97,7 @@ pub(crate) use self::request_checks::{accepts, expect_json, finish};
 pub(crate) use self::session::signed_out;
 use self::usage::export::Exports;
 use crate::admin::permission::Permission;
+use crate::cluster::board::NodeBoard;
 use crate::cluster::duty::Duty;
 use crate::common::background::{Job, Jobs};
 use crate::common::bounds::Bounds;
@@ -181,6 +183,13 @@ pub(crate) struct App {
     pub(crate) affinity: Arc<AffinityFile>,
     pub(crate) recordings: run::recording::Recordings,
     pub(crate) telemetry: Telemetry,
+}
+
+impl App {
+    /// Returns the board of the nodes that share the database; `None` for a gateway with its own one.
+    pub(crate) fn board(&self) -> Option<&NodeBoard> {
+        self.observer.board.as_ref()
+    }
 }
 
 /// A fully received request with its caller; `caller` is `None` on paths that need no authentication.

@@ -14,6 +14,7 @@ use crate::admin::verdict::{
     ChangeBefore, Drain, ExplainedVerdict, GatewayVerdict, OpenCircuit, Situation, StrandedEndpoint,
     UnrecordedUsage, verdict,
 };
+use crate::cluster::board::NodeBoard;
 use crate::db::alerts::{self, OpenAlerts};
 use crate::db::audit_pages::last_change;
 use crate::db::readers::Readers;
@@ -27,29 +28,32 @@ use crate::usage::recent::feed::{Following, RecentFeed};
 pub(crate) struct Observer {
     pub(crate) snapshot: SnapshotReader,
     pub(crate) readers: Readers,
+    /// The board of the nodes that share the database; `None` for a gateway with its own one.
+    pub(crate) board: Option<NodeBoard>,
     gauge: Arc<Gauge>,
     pub(crate) activity: Arc<Activity>,
     feed: Arc<RecentFeed>,
     recent: Arc<Mutex<RecentUsage>>,
-    started_at_ms: u64,
+    pub(crate) started_at_ms: u64,
 }
 
 impl Observer {
     pub(crate) fn new(
         snapshot: &SnapshotReader,
-        readers: &Readers,
+        (readers, board): (&Readers, Option<NodeBoard>),
         (journal, feed): (&Journal, Arc<RecentFeed>),
         activity: Arc<Activity>,
-    ) -> Self {
-        Self {
+    ) -> Arc<Self> {
+        Arc::new(Self {
             snapshot: snapshot.clone(),
             readers: readers.clone(),
+            board,
             gauge: Arc::clone(journal.gauge()),
             activity,
             feed,
             recent: Arc::default(),
             started_at_ms: unix_ms(),
-        }
+        })
     }
 
     /// Returns the verdict. If the database does not answer in time, it is based on the exchanges that are known.
@@ -126,11 +130,7 @@ impl Observer {
             }),
             recent: recent.figures(now_ms),
             circuits: circuits(&snapshot),
-            stranded: snapshot
-                .endpoints
-                .iter()
-                .filter_map(|endpoint| stranded(&snapshot, endpoint))
-                .collect(),
+            stranded: stranded_endpoints(&snapshot),
             has_provider: !snapshot.providers.is_empty(),
             has_usage: recent.has_usage(),
         }
@@ -154,8 +154,13 @@ impl Observer {
     }
 }
 
+/// Returns the endpoints none of whose targets may be tried now.
+pub(crate) fn stranded_endpoints(snapshot: &Snapshot) -> Vec<StrandedEndpoint> {
+    snapshot.endpoints.iter().filter_map(|endpoint| stranded(snapshot, endpoint)).collect()
+}
+
 /// Returns the circuits that are not closed, of providers and of their models.
-fn circuits(snapshot: &Snapshot) -> Vec<OpenCircuit> {
+pub(crate) fn circuits(snapshot: &Snapshot) -> Vec<OpenCircuit> {
     let now_ms = monotonic_ms();
     let of_provider = |provider: &Arc<ProviderInstance>| {
         let id = provider.id.as_str();
@@ -181,7 +186,8 @@ fn open_circuit(
         CircuitState::HalfOpen => 0,
     };
     let opened_at_ms = circuit.trouble().and_then(|trouble| trouble.opened_at_ms).unwrap_or(0);
-    Some(OpenCircuit { object, opened_at_ms, retry_in_ms, failures: u64::from(circuit.failures()) })
+    let failures = u64::from(circuit.failures());
+    Some(OpenCircuit { object, opened_at_ms, retry_in_ms, failures, nodes: Vec::new() })
 }
 
 /// Returns an endpoint if none of its targets may be tried now.
@@ -201,6 +207,7 @@ fn stranded(snapshot: &Snapshot, endpoint: &Endpoint) -> Option<StrandedEndpoint
         name: endpoint.name.as_str().to_owned(),
         since_ms: since_ms.unwrap_or_else(|| snapshot.created.saturating_mul(1_000)),
         targets: u64::try_from(endpoint.targets.len()).unwrap_or(u64::MAX),
+        nodes: Vec::new(),
     })
 }
 

@@ -13,8 +13,10 @@ use super::list::{PageOf, PageRows, SortValue, SortedPaging};
 use super::query::{Count, Number, Span};
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::admin::permission::Permission;
+use crate::cluster::board::{NodeBoard, NodeQuestion, Replies, last_heard};
 use crate::common::recorded::RecordedExchange;
 use crate::db::audit::AuditEntry;
+use crate::db::cluster::nodes::{NodeRow, NodeStanding};
 use crate::db::engine::{Db, DbResult};
 use crate::db::names::OwnerNames;
 use crate::usage::dimension::Marks;
@@ -273,15 +275,55 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 async fn exchange(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let id = call.argument();
-    let found = call.app.telemetry.find(id.to_owned()).await;
-    let exchange = found.ok_or_else(|| {
-        let is_on = call.app.config.logging.bodies;
-        ApiError::new(ErrorKind::NotFound, if is_on { NO_LONGER_CAPTURED } else { NOT_CAPTURED })
-    })?;
+    let exchange = match (call.app.telemetry.find(id.to_owned()).await, call.app.board()) {
+        (Some(exchange), _) => exchange,
+        (None, Some(board)) => exchange_elsewhere(&call, board).await?,
+        (None, None) => return Err(not_captured(&call)),
+    };
     call.record(AuditEntry::done("request.exchange", "request", id)).await?;
     json(&exchange)
 }
 
+/// Returns the captured exchange that another node keeps.
+async fn exchange_elsewhere(call: &Call<'_>, board: &NodeBoard) -> Result<RecordedExchange, ApiError> {
+    let request_id = call.argument().to_owned();
+    let question = NodeQuestion::Exchange { request_id: request_id.clone() };
+    let Replies { found, silent } = board.ask(&question).await?;
+    if let Some((_, exchange)) = found {
+        return serde_json::from_slice(exchange.expose()).map_err(|_| other_release());
+    }
+    let wanted = NamedRequest::newest(request_id);
+    let holder = call.app.readers.ask(move |db| Ok(row(db, &wanted)?.and_then(|row| row.node))).await?;
+    let all = board.all_nodes().await?;
+    let is_away = |row: &&NodeRow| row.node.number() != board.me().node && row.standing != NodeStanding::Live;
+    let away =
+        holder.and_then(|holder| all.iter().filter(is_away).find(|row| row.node.number() == holder.node));
+    match (away, silent.as_slice()) {
+        (Some(node), _) => Err(kept_by(&last_heard(node))),
+        (None, []) => Err(not_captured(call)),
+        (None, silent) => Err(kept_by(&silent.iter().map(last_heard).collect::<Vec<_>>().join(", or by "))),
+    }
+}
+
+fn not_captured(call: &Call<'_>) -> ApiError {
+    let is_on = call.app.config.logging.bodies;
+    ApiError::new(ErrorKind::NotFound, if is_on { NO_LONGER_CAPTURED } else { NOT_CAPTURED })
+}
+
+/// The exchange cannot be read now, because the node that keeps it does not answer.
+fn kept_by(node: &str) -> ApiError {
+    let message = format!("The exchange is kept by {node}. Retry when it serves again.");
+    ApiError::new(ErrorKind::Overloaded, message).retry_after(RETRY_SECONDS)
+}
+
+/// The answer of another node cannot be read.
+pub(super) fn other_release() -> ApiError {
+    let message =
+        "Another node keeps the exchange, and its release writes it in another form. Ask that node.";
+    ApiError::new(ErrorKind::Conflict, message)
+}
+
+const RETRY_SECONDS: u64 = 5;
 const NOT_CAPTURED: &str = "This request was not captured. To capture the requests that follow, set \
                             LLMGW_LOG_REQUEST_BODIES=true and restart the gateway.";
 const NO_LONGER_CAPTURED: &str = "There is no captured exchange with this request ID. An exchange is stored when it has ended, and kept \

@@ -10,9 +10,11 @@ use shared::snapshot::Snapshot;
 use super::backups::BackupState;
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::admin::verdict::ExplainedVerdict;
+use crate::cluster::board::NodeBoard;
 use crate::common::background::JobStatus;
 use crate::common::bounds::{ReachedBound, UNUSABLE_PROVIDERS};
 use crate::db::alerts::OpenAlerts;
+use crate::db::cluster::nodes::NodeLabel;
 use crate::db::packed_row::damaged_reads;
 use crate::jobs::otlp::SignalStatus;
 use crate::routing::config::Partner;
@@ -33,6 +35,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let unusable_omitted = UNUSABLE_PROVIDERS.cut(&mut unusable);
     json(&ShownState {
         auth_required: true,
+        node: app.board().map(NodeBoard::me),
         verdict,
         build: app.build,
         started_at_ms: app.started_at_ms,
@@ -56,7 +59,6 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         unusable_omitted,
         bounds_reached: app.bounds.reached(),
         warnings: &app.warnings,
-        node_name: app.config.database.as_ref().map(|database| database.node_name.as_str()),
     })
 }
 
@@ -67,6 +69,9 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 struct ShownState<'a> {
     /// Always true: the admin API requires authentication.
     auth_required: bool,
+    /// The node that answers: all else is of it, except `alerts`. Absent for a gateway with its own database.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<&'a NodeLabel>,
     /// How the gateway is doing, since when, and why.
     verdict: ExplainedVerdict,
     #[serde(flatten)]
@@ -108,8 +113,6 @@ struct ShownState<'a> {
     bounds_reached: Vec<ReachedBound>,
     /// The warnings of the start.
     warnings: &'a [String],
-    /// `LLMGW_NODE_NAME`; null for a gateway with its own database.
-    node_name: Option<&'a str>,
 }
 
 /// The settings of OAuth sign-ins.

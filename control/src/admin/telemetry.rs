@@ -15,6 +15,7 @@ use super::steps::{SteppedTime, Steps};
 use super::{ApiError, Call, Route, json, route_of};
 use crate::common::bounds::{TELEMETRY_CHANGES, TELEMETRY_TARGETS};
 use crate::db::circuit_changes::{CircuitChange, TargetFilter};
+use crate::db::cluster::nodes::NodeLabel;
 use crate::usage::metrics::Distribution;
 use crate::usage::periods::{TargetSums, TargetTime};
 use crate::usage::targets::{TargetFigures, TargetQuestion, target_figures};
@@ -39,7 +40,8 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     })?;
     let owned = question.clone();
     let found = app.readers.ask(move |db| target_figures(db, &owned, Instant::now() + READING_TIME)).await?;
-    json(&TelemetryAnswer::of(&question, found, changes))
+    let node = app.board().map(|board| board.me().clone());
+    json(&TelemetryAnswer { node, ..TelemetryAnswer::of(&question, found, changes) })
 }
 
 #[derive(Deserialize)]
@@ -102,6 +104,9 @@ struct TelemetryAnswer {
     circuit_changes: Vec<ShownCircuitChange>,
     /// True if there are more changes in this time.
     circuit_changes_omitted: bool,
+    /// The node that answers: `circuit_changes` are those of its circuits. Absent for a gateway with its own database.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<NodeLabel>,
 }
 
 /// The upper bounds of the buckets, in microseconds. Each distribution has one bucket more, of values beyond all bounds.
@@ -224,6 +229,7 @@ impl TelemetryAnswer {
                 .take(TELEMETRY_CHANGES.max())
                 .map(ShownCircuitChange::of)
                 .collect(),
+            node: None,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::common::bounds::VERDICT_REASONS;
 use crate::usage::recent::{FAILING_PERCENT, Median, PROVIDER_FAILING_PERCENT, RecentFigures, Share, Trend};
@@ -47,7 +47,7 @@ pub(crate) struct Drain {
 }
 
 /// A circuit that is open or half open.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct OpenCircuit {
     /// The provider instance, or one of its models as `provider/model`.
     pub(crate) object: String,
@@ -55,14 +55,57 @@ pub(crate) struct OpenCircuit {
     pub(crate) retry_in_ms: u64,
     /// Consecutive failures.
     pub(crate) failures: u64,
+    /// The nodes at which it is so; empty for a gateway with its own database.
+    pub(crate) nodes: Vec<String>,
 }
 
 /// An endpoint none of whose targets may be tried now.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct StrandedEndpoint {
     pub(crate) name: String,
     pub(crate) since_ms: u64,
     pub(crate) targets: u64,
+    /// The nodes at which it is so; empty for a gateway with its own database.
+    pub(crate) nodes: Vec<String>,
+}
+
+/// A condition of one node that others may have too.
+pub(crate) trait NodeCondition {
+    fn object(&self) -> &str;
+    /// Adds that other nodes have the condition, since the time of `other`.
+    fn join(&mut self, other: Self);
+}
+
+impl NodeCondition for OpenCircuit {
+    fn object(&self) -> &str {
+        &self.object
+    }
+
+    fn join(&mut self, other: Self) {
+        self.opened_at_ms = self.opened_at_ms.min(other.opened_at_ms);
+        self.nodes.extend(other.nodes);
+    }
+}
+
+impl NodeCondition for StrandedEndpoint {
+    fn object(&self) -> &str {
+        &self.name
+    }
+
+    fn join(&mut self, other: Self) {
+        self.since_ms = self.since_ms.min(other.since_ms);
+        self.nodes.extend(other.nodes);
+    }
+}
+
+/// Adds the conditions of another node to those of `all`.
+pub(crate) fn join<T: NodeCondition>(all: &mut Vec<T>, others: Vec<T>) {
+    for other in others {
+        match all.iter_mut().find(|known| known.object() == other.object()) {
+            Some(known) => known.join(other),
+            None => all.push(other),
+        }
+    }
 }
 
 /// The state of the gateway, the worst one first.
@@ -139,6 +182,10 @@ pub(crate) struct VerdictReason {
     pub(crate) object: Option<String>,
     /// Counts, and times in milliseconds or microseconds as their names state.
     pub(crate) figures: BTreeMap<&'static str, u64>,
+    /// The names of the nodes at which it is so; absent if it concerns all of the gateway, and for a gateway with its own
+    /// database.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) nodes: Vec<String>,
 }
 
 /// A reason with the state that it causes, and since when.
@@ -211,6 +258,7 @@ fn failing(situation: &Situation) -> Vec<Finding> {
     findings.extend(situation.stranded.iter().map(|endpoint| {
         Finding::new(VerdictState::Failing, endpoint.since_ms, "no_eligible_target")
             .of(&endpoint.name)
+            .at(&endpoint.nodes)
             .with([("targets", endpoint.targets)])
     }));
     findings
@@ -220,6 +268,7 @@ fn degraded(situation: &Situation) -> Vec<Finding> {
     let circuits = situation.circuits.iter().map(|circuit| {
         Finding::new(VerdictState::Degraded, circuit.opened_at_ms, "circuit_open")
             .of(&circuit.object)
+            .at(&circuit.nodes)
             .with([("failures", circuit.failures), ("retry_in_ms", circuit.retry_in_ms)])
     });
     let providers = situation.recent.providers.iter().filter(|(_, trend)| {
@@ -269,16 +318,22 @@ fn requests(situation: &Situation) -> VerdictReason {
         ("cancelled", hour.cancelled),
         ("refused", hour.refused),
     ];
-    VerdictReason { code: "requests", object: None, figures: figures.into() }
+    VerdictReason { code: "requests", object: None, figures: figures.into(), nodes: Vec::new() }
 }
 
 impl Finding {
     fn new(state: VerdictState, since_ms: u64, code: &'static str) -> Self {
-        Self { state, since_ms, reason: VerdictReason { code, object: None, figures: BTreeMap::new() } }
+        let (figures, nodes) = (BTreeMap::new(), Vec::new());
+        Self { state, since_ms, reason: VerdictReason { code, object: None, figures, nodes } }
     }
 
     fn of(mut self, object: &str) -> Self {
         self.reason.object = Some(object.to_owned());
+        self
+    }
+
+    fn at(mut self, nodes: &[String]) -> Self {
+        self.reason.nodes = nodes.to_vec();
         self
     }
 
@@ -347,7 +402,8 @@ mod tests {
     }
 
     fn circuit() -> OpenCircuit {
-        OpenCircuit { object: "up".into(), opened_at_ms: NOW - 60_000, retry_in_ms: 5_000, failures: 3 }
+        let object = "up".into();
+        OpenCircuit { object, opened_at_ms: NOW - 60_000, retry_in_ms: 5_000, failures: 3, nodes: vec![] }
     }
 
     fn unrecorded() -> UnrecordedUsage {
@@ -398,7 +454,8 @@ mod tests {
 
     fn failing_endpoints() -> Vec<Case> {
         use VerdictState::{Degraded, Failing};
-        let stranded = StrandedEndpoint { name: "line".into(), since_ms: NOW - 500, targets: 2 };
+        let stranded =
+            StrandedEndpoint { name: "line".into(), since_ms: NOW - 500, targets: 2, nodes: vec![] };
         let minutes = |n: u64| n * 60_000;
         vec![
             (
@@ -498,6 +555,21 @@ mod tests {
             let want = reasons.iter().copied().chain([("requests", None)]);
             assert_eq!(codes.collect::<Vec<_>>(), want.collect::<Vec<_>>(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_condition_of_several_nodes_is_one_reason_that_names_them() {
+        let at =
+            |node: &str, opened_at_ms| OpenCircuit { opened_at_ms, nodes: vec![node.into()], ..circuit() };
+        let mut circuits = vec![at("n1", NOW - 5)];
+        join(&mut circuits, vec![at("n2", NOW - 9), OpenCircuit { object: "other".into(), ..at("n2", NOW) }]);
+        let found = verdict(&Situation { circuits, ..serving() });
+        let nodes = |object: &str| {
+            let reason = found.reasons.iter().find(|reason| reason.object.as_deref() == Some(object));
+            reason.unwrap().nodes.join(" ")
+        };
+        assert_eq!((nodes("up"), nodes("other"), NOW - found.since_ms), ("n1 n2".into(), "n2".into(), 9));
+        assert!(!serde_json::to_string(&verdict(&serving())).unwrap().contains("nodes"));
     }
 
     #[test]

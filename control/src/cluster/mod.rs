@@ -1,8 +1,9 @@
 //! The work of one of several nodes that share a PostgreSQL: it keeps its identity,
-//! follows the changes that others make, and renews its shares of limits.
+//! follows the changes that others make, shows and asks them things for a short time, and renews its shares of limits.
 
 use std::io;
 
+pub(crate) mod board;
 pub(crate) mod duty;
 pub(crate) mod follow;
 pub(crate) mod join;

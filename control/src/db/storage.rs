@@ -37,6 +37,14 @@ impl Storage {
         }
     }
 
+    /// Returns the node that uses it; `None` for files.
+    pub(crate) fn node(&self) -> Option<NodeId> {
+        match self {
+            Self::Files(_) => None,
+            Self::Server { node, .. } => Some(*node),
+        }
+    }
+
     /// Returns the files, unless the state is elsewhere.
     pub(crate) fn files(&self) -> Option<&Files> {
         match self {

@@ -12,6 +12,7 @@ use super::engine::Db;
 use super::engine::postgres::{DatabaseAddress, Listener, schema};
 use super::record_id::NodeId;
 use super::sqlite_state::migrate::migrate;
+use super::storage::Storage;
 
 /// Returns a database of its own with all tables: in memory, or on a real PostgreSQL if `LLMGW_TEST_ENGINE` is `postgres`.
 #[expect(clippy::disallowed_methods, reason = "the tests are asked, not the gateway")]
@@ -104,6 +105,15 @@ impl<'server> ClusterDatabase<'server> {
     /// Returns a session.
     pub(crate) fn connect(&self) -> Db {
         connect(&self.0.url())
+    }
+
+    /// Returns the place of the state of this node.
+    pub(crate) fn storage(&self, node: NodeId) -> Storage {
+        Storage::Server { address: Box::new(self.address()), node }
+    }
+
+    pub(crate) fn address(&self) -> DatabaseAddress {
+        DatabaseAddress::parse(&self.0.url()).unwrap()
     }
 
     /// Returns a session through a proxy.

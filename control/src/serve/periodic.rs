@@ -7,7 +7,8 @@ use shared::alarm::Alarm;
 use tokio::task::JoinHandle;
 
 use crate::admin::backups::jobs::{Rehearsals, ScheduledBackups};
-use crate::admin::{App, oauth};
+use crate::admin::{App, node_answers, oauth};
+use crate::cluster::board::NodeBoard;
 use crate::common::background::{JobTasks, Jobs};
 use crate::common::credential::TokenRenewer;
 use crate::db::jobs::put;
@@ -20,7 +21,7 @@ use crate::routing::catalog::price_feed::PriceFeed;
 use crate::routing::catalog::price_file::PriceFile;
 use crate::routing::catalog::publication::Publication;
 use crate::routing::publish::Touched;
-use crate::serve::alert_watch::AlertWatch;
+use crate::serve::alert_watch::{self, AlertWatch};
 use crate::serve::node_report;
 use crate::state::affinity_file;
 use crate::writer::WriterHandle;
@@ -54,6 +55,9 @@ pub(crate) fn start(app: &Arc<App>, alarm: &Alarm) -> Vec<JoinHandle<()>> {
             .as_ref()
             .map(|_| spawn_vital(alarm, "the report of this node", node_report::run(Arc::clone(app)))),
         automation(app).map(|job| spawn_vital(alarm, "the automation of anonymous providers", job.run())),
+        for_nodes(app, node_answers::run).map(|task| spawn_vital(alarm, "the answers to other nodes", task)),
+        for_nodes(app, alert_watch::joined::show)
+            .map(|task| spawn_vital(alarm, "the measurements for other nodes", task)),
     ];
     let storing = spawn_vital(alarm, "the storing of runs", store_runs(app.jobs.clone(), app.writer.clone()));
     vital.into_iter().chain(optional.into_iter().flatten()).chain([storing]).collect()
@@ -183,6 +187,14 @@ fn price_feed(app: &App) -> Option<PriceFeed> {
         publication: Publication::new(publish(app)),
         job: app.jobs.register("price_list", "daily"),
     })
+}
+
+/// Returns a task for the other nodes, if there may be any.
+fn for_nodes<F: Future<Output = ()>>(
+    app: &Arc<App>,
+    task: impl FnOnce(Arc<App>, NodeBoard) -> F,
+) -> Option<F> {
+    Some(task(Arc::clone(app), app.board()?.clone()))
 }
 
 /// Builds the job that makes backups, if a schedule is configured.

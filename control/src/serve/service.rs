@@ -33,6 +33,7 @@ use crate::admin::refusals::{self, RefusalCounter};
 use crate::admin::run::recording::Recordings;
 use crate::admin::usage::export::Exports;
 use crate::admin::{self, App, RequestId};
+use crate::cluster::board::NodeBoard;
 use crate::cluster::listen::ListenThread;
 use crate::cluster::shares::{ShareQueue, ShareThread};
 use crate::common::actor::Actor;
@@ -182,13 +183,13 @@ pub fn start(params: Params) -> io::Result<Control> {
     };
     let publisher = first_snapshot(publisher, &mut meter).map_err(io::Error::other)?;
     let (readers, threads) = start_threads(&storage, (origins, keeper), (shares, &counters), &params.alarm)?;
-    let (view, outgoing) = (publisher.view(), OutgoingWork::of(&publisher));
-    let (sign_ins, ended) = (publisher.sign_ins(), publisher.ended_sessions());
+    let (view, sign_ins, ended) = (publisher.view(), publisher.sign_ins(), publisher.ended_sessions());
+    let (outgoing, board) = (OutgoingWork::of(&publisher), board(&storage, &config, &readers, &publisher));
     let state = WriterState { meter, publisher, keys: Arc::clone(&keys), retention, follower };
     let (writer, listen, (recent, metrics, answers)) =
         start_writer(state, (&storage, &catalog), &params.alarm)?;
     let reloader = reloader(params.config, writer.handle());
-    let observer = Arc::new(Observer::new(&params.reader, &readers, (&journal, recent), params.activity));
+    let observer = Observer::new(&params.reader, (&readers, board), (&journal, recent), params.activity);
     let app = App {
         bounds: Bounds::with(params.bounds),
         gate: gate(&config, &keys, ended, params.reader.clone()),
@@ -311,6 +312,12 @@ fn start_thread(app: App, alarm: &Alarm) -> io::Result<(Arc<Entrance>, JoinHandl
     let (entrance, admitted) = Entrance::new(Arc::clone(&app.gate), app.readers.weak(), refusals);
     let thread = spawn(app, alarm, admitted, (counter, stopped))?;
     Ok((Arc::new(entrance), thread, stop))
+}
+
+/// Builds the board of the nodes that share the database, if there may be any.
+fn board(storage: &Storage, config: &Config, readers: &Readers, publisher: &Publisher) -> Option<NodeBoard> {
+    let this = (storage.node()?, config.database.as_ref()?);
+    Some(NodeBoard::new(readers, publisher.keys(), this, publisher.cancels()))
 }
 
 /// Builds the authentication of the admin API.

@@ -138,6 +138,10 @@ pub(super) struct LiveProvider<'a> {
     pub(super) attempts: u64,
     /// Those of them that failed.
     pub(super) failures: u64,
+    /// The names of the nodes at which the circuit of the instance is not closed; absent if there are none, and for a gateway
+    /// with its own database. `circuit` is that of the node that answers.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub(super) open_at: &'a [String],
 }
 
 /// `running`: the running exchanges that have begun or changed, and those that have ended.

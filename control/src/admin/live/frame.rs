@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use shared::activity::WatchedRequest;
 use shared::id::KeyId;
 
-use super::events::{LiveRunning, SeenRequest, put};
+use super::events::{LiveRunning, put};
+use super::seen::SeenValue;
 
 /// The state of the gateway at one moment.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(super) struct LiveFrame {
     pub(super) more: usize,
     /// The events `change`.
     pub(super) changes: VecDeque<Numbered<Arc<[u8]>>>,
-    pub(super) seen: VecDeque<Numbered<Arc<WatchedRequest>>>,
+    pub(super) seen: VecDeque<Numbered<Arc<SeenValue>>>,
     pub(super) is_draining: bool,
     /// The events since the frame before, without `seen`; [`LiveFrame::after`] writes them.
     pub(super) step: Bytes,
@@ -56,8 +56,8 @@ impl LiveFrame {
     /// Returns the part of the frame that belongs to some keys: running exchanges, and watched requests with one of them.
     pub(super) fn of_keys(&self, keys: &HashSet<KeyId>) -> Self {
         let running = self.running.iter().filter(|(_, exchange)| keys.contains(&exchange.value.key));
-        let has_key = |request: &&Numbered<Arc<WatchedRequest>>| {
-            request.value.key.as_ref().is_some_and(|key| keys.contains(key))
+        let has_key = |request: &&Numbered<Arc<SeenValue>>| {
+            request.value.key.as_deref().is_some_and(|key| keys.contains(&KeyId::new(key)))
         };
         Self {
             number: self.number,
@@ -126,7 +126,7 @@ impl Progress {
         }
         let mut all = Vec::from(events);
         for request in frame.seen.iter().filter(|request| request.number > seen_last) {
-            put(&mut all, "seen", &SeenRequest::of(&request.value));
+            put(&mut all, "seen", &request.value.json);
         }
         all.into()
     }

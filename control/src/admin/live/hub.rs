@@ -2,25 +2,25 @@
 //! publishes a frame. A frame contains the changes of the last minutes, each with the number of the frame in which it
 //! first occurred, so that a listener who missed frames gets each change once.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use shared::activity::WatchedRequest;
 use shared::clock::{monotonic_ms, unix_ms};
 use shared::id::KeyId;
 use shared::port::Exchanges;
-use shared::running::RunningExchanges;
 use shared::snapshot::Snapshot;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use super::events::{LiveChange, LiveFigures, LiveProvider, ShownFigures, put};
 use super::frame::{ListedExchange, LiveFrame, Numbered};
+use super::others::{JoinedOthers, SeenAt};
+use super::seen::{SeenRequests, SeenValue};
 use crate::admin::health::ShownCircuit;
 use crate::admin::observer::Observer;
-use crate::admin::running::Running;
+use crate::admin::running::RunningNow;
 use crate::admin::shares::{CallerShares, ShareBound};
 use crate::admin::verdict::{ExplainedVerdict, OpenCircuit, verdict};
 use crate::common::bounds::LIVE_STREAMS;
@@ -32,13 +32,13 @@ use crate::usage::recent::{SPAN_SECONDS, Share};
 /// State shared by all live streams.
 #[derive(Debug)]
 pub(crate) struct LiveHub {
-    observer: Arc<Observer>,
-    exchanges: Arc<dyn Exchanges>,
+    pub(super) observer: Arc<Observer>,
+    pub(super) exchanges: Arc<dyn Exchanges>,
     reload: StatusCell,
     /// The frames of the running task; `None` without listeners.
     frames: Mutex<Option<watch::Sender<Arc<LiveFrame>>>>,
-    /// The keys that listeners watch, one for each listener.
-    watched: Mutex<Vec<KeyId>>,
+    /// The requests that listeners watch for.
+    pub(super) seen: SeenRequests,
     /// The permitted streams.
     pub(super) streams: CallerShares,
 }
@@ -61,7 +61,7 @@ impl LiveHub {
             exchanges: Arc::clone(exchanges),
             reload,
             frames: Mutex::default(),
-            watched: Mutex::default(),
+            seen: SeenRequests::default(),
             streams: CallerShares::new(STREAMS),
         })
     }
@@ -90,9 +90,7 @@ impl LiveHub {
     }
 
     fn change_watched(&self, change: impl FnOnce(&mut Vec<KeyId>)) {
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&mut watched);
-        self.observer.activity.watch.set_keys(watched.clone());
+        self.seen.change_keys(&self.observer.activity.watch, change);
     }
 
     /// Publishes a frame. Returns false if there are no listeners left; then the task must end.
@@ -136,7 +134,7 @@ impl Drop for EndsStreams {
 
 async fn run(hub: Arc<LiveHub>) {
     let _ends_streams = EndsStreams(Arc::clone(&hub));
-    let mut maker = FrameMaker::default();
+    let mut maker = FrameMaker::of(&hub);
     let _following = hub.observer.follow();
     let mut second = tokio::time::interval(FRAME_EVERY);
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -146,14 +144,17 @@ async fn run(hub: Arc<LiveHub>) {
         let after = maker.audit_id;
         let audit = hub.observer.readers.ask(move |db| audit_pages::newest(db, after)).await;
         let now_ms = unix_ms();
-        let situation = hub.observer.known(|recent| hub.observer.situation(recent, now_ms));
+        let mut situation = hub.observer.known(|recent| hub.observer.situation(recent, now_ms));
+        let mut running = RunningNow::from(hub.exchanges.running().await);
+        let others = hub.join_others(&mut running, &mut situation).await;
         let observed = Observed {
             now_ms,
             verdict: hub.observer.explained(verdict(&situation)).await,
             alerts: hub.observer.open_alerts().await,
             circuits: situation.circuits,
             audit: audit.unwrap_or_default(),
-            running: hub.exchanges.running().await,
+            running,
+            others,
         };
         if !hub.publish(maker.frame(&hub, observed)) {
             return;
@@ -168,7 +169,8 @@ struct Observed {
     alerts: Option<OpenAlerts>,
     circuits: Vec<OpenCircuit>,
     audit: Vec<AuditRow>,
-    running: RunningExchanges,
+    running: RunningNow,
+    others: JoinedOthers,
 }
 
 /// Makes frames; it knows the previous one.
@@ -178,19 +180,29 @@ struct FrameMaker {
     providers: BTreeMap<String, Numbered<Arc<str>>>,
     running: BTreeMap<Arc<str>, Numbered<ListedExchange>>,
     changes: VecDeque<Numbered<Arc<[u8]>>>,
-    seen: VecDeque<Numbered<Arc<WatchedRequest>>>,
+    seen: VecDeque<Numbered<Arc<SeenValue>>>,
+    /// The number of the last watched request of this node, and of each process of the others.
+    seen_here: u64,
+    seen_elsewhere: BTreeMap<SeenAt, u64>,
+    /// The beginning of the frames, in milliseconds since the Unix epoch.
+    began_ms: u64,
     /// The last audit record that was read.
     audit_id: i64,
     generation: u64,
     reloads: u64,
     reload_failed_at_ms: Option<u64>,
-    /// The circuits that are not closed.
-    circuits: BTreeSet<String>,
+    /// The circuits that are not closed, and the nodes at which they are so.
+    open_at: BTreeMap<String, Vec<String>>,
 }
 
 impl FrameMaker {
+    /// Begins frames. Requests that were seen before are in none.
+    fn of(hub: &LiveHub) -> Self {
+        Self { seen_here: hub.seen.last(), began_ms: unix_ms(), ..Self::default() }
+    }
+
     fn frame(&mut self, hub: &LiveHub, observed: Observed) -> LiveFrame {
-        let Observed { now_ms, verdict, alerts, circuits, audit, running } = observed;
+        let Observed { now_ms, verdict, alerts, circuits, audit, running, others } = observed;
         let observer = &hub.observer;
         self.number += 1;
         let snapshot = observer.snapshot.load();
@@ -198,11 +210,9 @@ impl FrameMaker {
         self.take_audit(audit, now_ms);
         self.take_publications(&snapshot, now_ms);
         self.take_reloads(&hub.reload, now_ms);
-        self.take_circuits(&circuits, now_ms);
+        self.take_circuits(circuits, now_ms);
         self.take_providers(&snapshot, &attempts, &running);
-        for request in observer.activity.watch.take() {
-            keep(&mut self.seen, self.number, Arc::new(request));
-        }
+        self.take_seen(hub, others.seen);
         let (total, more) = (running.total, running.more());
         self.take_running(running);
         let mut figures = Vec::new();
@@ -210,7 +220,7 @@ impl FrameMaker {
             at_ms: now_ms,
             span_ms: SPAN_SECONDS * 1_000,
             running: total,
-            connections: observer.connections(),
+            connections: observer.connections() + others.connections,
             verdict,
             alerts,
             exchanges: ShownFigures::of(&span),
@@ -277,27 +287,44 @@ impl FrameMaker {
         self.reload_failed_at_ms = failed_at_ms;
     }
 
-    fn take_circuits(&mut self, open: &[OpenCircuit], now_ms: u64) {
-        let now_open: BTreeSet<String> = open.iter().map(|circuit| circuit.object.clone()).collect();
-        for circuit in open.iter().filter(|circuit| !self.circuits.contains(&circuit.object)) {
+    fn take_circuits(&mut self, open: Vec<OpenCircuit>, now_ms: u64) {
+        for circuit in open.iter().filter(|circuit| !self.open_at.contains_key(&circuit.object)) {
             // Without a count: it goes on while the circuit is open, and the mark of a moment must not change.
-            let OpenCircuit { object, opened_at_ms, .. } = circuit;
-            let text = format!("The circuit of {object} opened.");
+            let OpenCircuit { object, opened_at_ms, nodes, .. } = circuit;
+            let text = format!("The circuit of {object} opened{}.", at(nodes));
             change(&mut self.changes, self.number, &own(*opened_at_ms, "circuit_open", &of(object), text));
         }
-        for object in self.circuits.difference(&now_open) {
-            let text = format!("The circuit of {object} closed.");
+        let now_open = open.into_iter().map(|circuit| (circuit.object, circuit.nodes)).collect();
+        let before = std::mem::replace(&mut self.open_at, now_open);
+        for (object, nodes) in before.iter().filter(|(object, _)| !self.open_at.contains_key(*object)) {
+            let text = format!("The circuit of {object} closed{}.", at(nodes));
             change(&mut self.changes, self.number, &own(now_ms, "circuit_closed", &of(object), text));
         }
-        self.circuits = now_open;
     }
 
-    fn take_running(&mut self, running: RunningExchanges) {
+    /// Adds the watched requests that are new, of this node and of the others.
+    fn take_seen(&mut self, hub: &LiveHub, elsewhere: Vec<(SeenAt, Vec<(u64, SeenValue)>)>) {
+        for (number, request) in hub.seen.since(&hub.observer.activity.watch, self.seen_here) {
+            self.seen_here = number;
+            keep(&mut self.seen, self.number, Arc::new(request));
+        }
+        for (at, requests) in elsewhere {
+            let last = self.seen_elsewhere.entry(at).or_default();
+            for (number, request) in requests {
+                if number > *last && request.at_ms >= self.began_ms {
+                    keep(&mut self.seen, self.number, Arc::new(request));
+                }
+                *last = number.max(*last);
+            }
+        }
+    }
+
+    fn take_running(&mut self, running: RunningNow) {
         let known = std::mem::take(&mut self.running);
         for exchange in running.listed {
-            let id: Arc<str> = (&*exchange.request_id).into();
-            let key = exchange.key.clone();
-            let Ok(json) = serde_json::value::to_raw_value(&Running::from(exchange)) else { continue };
+            let id: Arc<str> = exchange.request_id().into();
+            let key = exchange.key();
+            let Ok(json) = serde_json::value::to_raw_value(&exchange) else { continue };
             let before = known.get(&id).filter(|before| before.value.json.get() == json.get()).cloned();
             let value = ListedExchange { key, json: json.into() };
             let now = before.unwrap_or(Numbered { number: self.number, value });
@@ -309,7 +336,7 @@ impl FrameMaker {
         &mut self,
         snapshot: &Snapshot,
         attempts: &BTreeMap<Box<str>, Share>,
-        running: &RunningExchanges,
+        running: &RunningNow,
     ) {
         let now_ms = monotonic_ms();
         let known = std::mem::take(&mut self.providers);
@@ -319,9 +346,10 @@ impl FrameMaker {
             let shown = LiveProvider {
                 provider: id,
                 circuit: ShownCircuit::of(provider.circuits.instance(), now_ms, &provider.circuit_policy),
-                running: running.attempts.get(&provider.id).copied().unwrap_or_default(),
+                running: running.attempts.get(id).copied().unwrap_or_default(),
                 attempts: share.total,
                 failures: share.bad,
+                open_at: self.open_at.get(id).map_or(&[], Vec::as_slice),
             };
             let json: Arc<str> = serde_json::to_string(&shown).unwrap_or_default().into();
             let before = known.get(id).filter(|before| before.value == json).cloned();
@@ -342,6 +370,11 @@ impl FrameMaker {
 /// A change that the gateway made by itself.
 fn own(at_ms: u64, kind: &str, object: &str, text: String) -> LiveChange {
     LiveChange { at_ms, audit_id: None, kind: kind.to_owned(), object: object.to_owned(), text }
+}
+
+/// Returns the words for the nodes of a change; none for a gateway with its own database.
+fn at(nodes: &[String]) -> String {
+    if nodes.is_empty() { String::new() } else { format!(" at {}", nodes.join(", ")) }
 }
 
 /// Returns the object of a circuit as changes name it.

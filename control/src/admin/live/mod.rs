@@ -4,7 +4,10 @@
 mod events;
 mod frame;
 pub(crate) mod hub;
+pub(crate) mod node_frame;
+mod others;
 mod own;
+mod seen;
 
 use std::sync::Arc;
 use std::time::Duration;

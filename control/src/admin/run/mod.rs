@@ -20,8 +20,10 @@ use shared::port::{Body, ExchangeTap, Insider, RUN_PATH, Side, full};
 
 use super::authorize::key_object;
 use super::reference::{DataPlaneAnswer, DataPlaneBody};
+use super::requests::other_release;
 use super::{ApiError, Call, Route, SlotKind, explain, json, route_of};
 use crate::admin::permission::Permission;
+use crate::cluster::board::{NodeBoard, NodeQuestion, Replies, last_heard};
 use crate::common::recorded::RecordedExchange;
 use crate::db::audit::AuditEntry;
 use crate::db::engine::Db;
@@ -190,15 +192,33 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let human = call.standing.human();
     let found = call.app.recordings.find(call.argument(), human, Instant::now());
-    let recording = found.ok_or_else(|| {
-        let message =
-            "There is no recording of a run with this ID: the latest 16 runs are kept for ten minutes.";
-        ApiError::new(ErrorKind::NotFound, message)
-    })?;
-    let exchange = recording.exchange();
+    let exchange = match (found, call.app.board()) {
+        (Some(recording), _) => recording.exchange(),
+        (None, Some(board)) => recorded_elsewhere(&call, board).await?,
+        (None, None) => return Err(ApiError::new(ErrorKind::NotFound, NOT_RECORDED)),
+    };
     json(&if human.is_some() { exchange.without_upstream() } else { exchange })
 }
 
+/// Returns the recording that another node has.
+async fn recorded_elsewhere(call: &Call<'_>, board: &NodeBoard) -> Result<RecordedExchange, ApiError> {
+    let human = call.standing.human().map(str::to_owned);
+    let question = NodeQuestion::Run { request_id: call.argument().to_owned(), human };
+    let Replies { found, silent } = board.ask(&question).await?;
+    if let Some((_, exchange)) = found {
+        return serde_json::from_slice(exchange.expose()).map_err(|_| other_release());
+    }
+    let silent: Vec<String> = silent.iter().map(last_heard).collect();
+    let message = if silent.is_empty() {
+        NOT_RECORDED.to_owned()
+    } else {
+        format!("{NOT_RECORDED} One of these did not answer: {}.", silent.join("; "))
+    };
+    Err(ApiError::new(ErrorKind::NotFound, message))
+}
+
+const NOT_RECORDED: &str =
+    "There is no recording of a run with this ID: the latest 16 runs are kept for ten minutes.";
 const RUN_AS: &str = "x-llmgw-run-as";
 const RUN_ONLY: &str = "x-llmgw-run-only";
 /// The key in the records of runs as a human.

@@ -51,7 +51,7 @@ impl Recordings {
 
     /// Returns the newest recording of a request, unless it is too old at `now`. A human finds only those of their own
     /// runs.
-    pub(super) fn find(&self, request_id: &str, human: Option<&str>, now: Instant) -> Option<Arc<Recording>> {
+    pub(crate) fn find(&self, request_id: &str, human: Option<&str>, now: Instant) -> Option<Arc<Recording>> {
         let is_meant = |recording: &&Arc<Recording>| {
             recording.request_id == request_id && (human.is_none() || recording.human.as_deref() == human)
         };
@@ -80,7 +80,7 @@ impl Recordings {
 
 impl Recording {
     /// Returns what has been recorded so far.
-    pub(super) fn exchange(&self) -> RecordedExchange {
+    pub(crate) fn exchange(&self) -> RecordedExchange {
         let kept = self.lock().kept();
         RecordedExchange::new(&self.request_id, kept)
     }

@@ -242,6 +242,8 @@ control/src/admin/gate/cookie.rs COOKIES_MAX range
 control/src/admin/gate/wrong_keys.rs ADDRESSES_MAX refuses
 control/src/admin/list.rs LIMIT_DEFAULT pages
 control/src/admin/live/hub.rs KEPT_MAX latest
+control/src/admin/live/others.rs SEEN_SHOWN latest
+control/src/admin/live/seen.rs KEPT_MAX latest
 control/src/admin/outbox.rs CLAIMED_MAX refuses
 control/src/admin/query.rs MOMENT_MAX range
 control/src/admin/query.rs PARAMETERS_MAX refuses
@@ -304,10 +306,12 @@ control/src/routing/config/yaml/mod.rs STRUCTURE_MAX refuses
 control/src/routing/extension/probe.rs AT_ONCE_MAX parallel
 control/src/routing/extension/probe.rs MODELS_SHOWN_MAX told
 control/src/routing/extension/protocol.rs PROVIDERS_MAX refuses
+control/src/routing/publish/cancels.rs WAITING_MAX refuses
 control/src/routing/publish/effects/mod.rs KEYS_SHOWN told
 control/src/routing/publish/effects/mod.rs SHOWN_MAX told
 control/src/routing/publish/effects/warnings.rs NAMED_MAX told
 control/src/routing/publish/touched.rs CHANGED_MAX cache
+control/src/serve/alert_watch/nodes.rs NAMED_MAX told
 control/src/state/backup/archive.rs RATIO_MAX refuses
 control/src/state/backup/archive.rs take(80) told
 control/src/state/backup/create.rs PIECES_AHEAD parallel

@@ -2,7 +2,6 @@
 //! `board`. Their statements use the clock and the start of the server (`engine/postgres/schema.rs`), so they run on
 //! PostgreSQL only.
 
-#[cfg_attr(not(test), expect(dead_code, reason = "nodes show each other nothing yet"))]
 pub(crate) mod board;
 pub(crate) mod changes;
 pub(crate) mod clock;

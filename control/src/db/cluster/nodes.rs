@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use shared::quota::share::Fence;
 
 use super::changes::{self, Mark};
@@ -72,6 +73,16 @@ pub(crate) struct NodeReport {
     pub(crate) unstored_for_ms: Option<u64>,
 }
 
+/// One of several nodes, as answers name it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct NodeLabel {
+    /// Its number, as in `GET nodes`.
+    pub(crate) node: u32,
+    /// `LLMGW_NODE_NAME`.
+    pub(crate) name: String,
+}
+
 /// Whether a node is heard of, and serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeStanding {
@@ -92,6 +103,28 @@ pub(crate) struct Unseen {
     pub(crate) live: Vec<NodeId>,
     /// Silent nodes, which may serve by an earlier state.
     pub(crate) silent: Vec<NodeId>,
+}
+
+impl NodeLabel {
+    /// Returns the node with this number; `None` for the only one of a database of its own.
+    pub(crate) fn of(db: &Db, node: NodeId) -> DbResult<Option<Self>> {
+        if node == NodeId::FIRST {
+            return Ok(None);
+        }
+        let name = db.optional_row(NAME, named_params! {":node": node}, |row| row.get("name"))?;
+        Ok(Some(Self { node: node.number(), name: name.unwrap_or_default() }))
+    }
+
+    /// Returns the name for texts: the number if it has none.
+    pub(crate) fn text(&self) -> String {
+        if self.name.is_empty() { self.node.to_string() } else { self.name.clone() }
+    }
+}
+
+impl From<&NodeRow> for NodeLabel {
+    fn from(row: &NodeRow) -> Self {
+        Self { node: row.node.number(), name: row.name.clone() }
+    }
 }
 
 /// Registers a process that starts, and takes the fences of its node: an earlier process with the same identity then ends. A
@@ -241,6 +274,7 @@ const REPORT_ITSELF: &str = "UPDATE nodes SET file_digest = :digest, clock_ahead
 const FORGET: &str = "UPDATE nodes SET forgotten_at_ms = now_ms() WHERE node = :node";
 const REPORT: &str = "UPDATE nodes SET seen_version = :version WHERE node = :node \
      AND (:version = 0 OR EXISTS (SELECT 1 FROM changes WHERE version = :version AND token = :token))";
+const NAME: &str = "SELECT name FROM nodes WHERE node = :node";
 const ALL: &str = "SELECT node, name, release, file_digest, seen_version, alive_until_ms, left_at_ms, clock_ahead_ms, \
      now_ms() - unstored_since_ms AS unstored_for_ms, alive_until_ms > now_ms() AS is_live, \
      alive_until_ms + :stale > now_ms() AS is_heard FROM nodes WHERE forgotten_at_ms IS NULL ORDER BY node";

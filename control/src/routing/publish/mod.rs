@@ -3,6 +3,7 @@
 
 mod access;
 mod begun_sign_ins;
+mod cancels;
 mod effects;
 mod ended_sessions;
 mod holder;
@@ -14,13 +15,14 @@ mod routes;
 mod touched;
 
 pub(crate) use begun_sign_ins::BegunSignIns;
+pub(crate) use cancels::Cancels;
 pub(crate) use effects::{DeletedParts, EffectWarning, Effects};
 pub(crate) use ended_sessions::EndedSessions;
 pub(crate) use holder::AccessHolder;
 pub(crate) use preview::ChangePreview;
 pub(crate) use publisher::{Publisher, PublisherParams};
 pub(crate) use reload::{ReloadReport, Reloader, Reloading, StatusCell};
-pub(crate) use touched::{ChangedKeys, Touched, TouchedAccess};
+pub(crate) use touched::{CancelOrder, ChangedKeys, Touched, TouchedAccess};
 
 #[cfg(test)]
 pub(crate) mod tests;

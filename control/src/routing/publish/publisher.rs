@@ -15,6 +15,7 @@ use shared::snapshot::{Snapshot, SnapshotPublisher};
 
 use super::access::AccessHalf;
 use super::begun_sign_ins::BegunSignIns;
+use super::cancels::Cancels;
 use super::ended_sessions::EndedSessions;
 use super::preview::{AccessPreview, ChangePreview};
 use super::reload::ReloadReport;
@@ -63,6 +64,8 @@ pub(crate) struct Publisher {
     ended_sessions: EndedSessions,
     /// The sign-ins at vendors that have begun or failed.
     sign_ins: BegunSignIns,
+    /// The running requests that administrators cancel.
+    cancels: Cancels,
     /// Touched parts that are not published yet, because reading them failed.
     owed: Touched,
     /// Called when the last accepted file has been published.
@@ -105,6 +108,7 @@ impl Publisher {
             view: ViewCell::default(),
             ended_sessions: EndedSessions::default(),
             sign_ins: BegunSignIns::default(),
+            cancels: Cancels::default(),
             owed: Touched::NOTHING,
             report: None,
             config,
@@ -162,6 +166,16 @@ impl Publisher {
         self.sign_ins.clone()
     }
 
+    /// Returns the keys of the vault.
+    pub(crate) fn keys(&self) -> &Arc<VaultKeys> {
+        &self.keys
+    }
+
+    /// Returns a handle to the running requests that administrators cancel.
+    pub(crate) fn cancels(&self) -> Cancels {
+        self.cancels.clone()
+    }
+
     /// Publishes a changed file; calls `report` when it is in force.
     pub(crate) fn replace_file(&mut self, file: Routing, report: ReloadReport, db: &Db) -> DbResult<()> {
         self.file = self.stored_keys.fill(file);
@@ -175,7 +189,8 @@ impl Publisher {
         let now_ms = shared::clock::unix_ms();
         self.owed = mem::take(&mut self.owed).and(touched);
         self.owed.routing |= self.is_due(now_ms);
-        // First, because this cannot fail.
+        // First, because these cannot fail.
+        self.cancels.add(mem::take(&mut self.owed.cancels));
         self.ended_sessions.add(mem::take(&mut self.owed.ended_sessions), now_ms);
         if self.owed.sign_ins {
             self.sign_ins.reread(db)?;

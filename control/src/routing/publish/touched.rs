@@ -23,6 +23,18 @@ pub(crate) struct Touched {
     pub(crate) sign_ins: bool,
     /// The lists of models and the price list that are stored.
     pub(crate) documents: bool,
+    /// The running requests that an administrator cancels. Left out if there are none, so that a release before this member
+    /// need not reread everything.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) cancels: Vec<CancelOrder>,
+}
+
+/// A running request to cancel, at whatever node it runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CancelOrder {
+    pub(crate) request_id: String,
+    /// The name of the order, under which each node answers whether it had the request.
+    pub(crate) order: String,
 }
 
 /// The keys whose access may have changed.
@@ -69,42 +81,24 @@ impl Touched {
         ended_sessions: Vec::new(),
         sign_ins: false,
         documents: false,
+        cancels: Vec::new(),
     };
     /// Everything about keys: limits that apply to all of them, for example.
-    pub(crate) const ACCESS: Self = Self {
-        access: TouchedAccess::All,
-        routing: false,
-        ended_sessions: Vec::new(),
-        sign_ins: false,
-        documents: false,
-    };
-    pub(crate) const ROUTING: Self = Self {
-        access: TouchedAccess::Nothing,
-        routing: true,
-        ended_sessions: Vec::new(),
-        sign_ins: false,
-        documents: false,
-    };
+    pub(crate) const ACCESS: Self = Self { access: TouchedAccess::All, ..Self::NOTHING };
+    pub(crate) const ROUTING: Self = Self { routing: true, ..Self::NOTHING };
     /// The sign-ins at vendors that have begun or failed.
-    pub(crate) const SIGN_INS: Self = Self {
-        access: TouchedAccess::Nothing,
-        routing: false,
-        ended_sessions: Vec::new(),
-        sign_ins: true,
-        documents: false,
-    };
+    pub(crate) const SIGN_INS: Self = Self { sign_ins: true, ..Self::NOTHING };
     /// The lists of models and the price list that are stored.
-    pub(crate) const DOCUMENTS: Self = Self {
-        access: TouchedAccess::Nothing,
-        routing: false,
-        ended_sessions: Vec::new(),
-        sign_ins: false,
-        documents: true,
-    };
+    pub(crate) const DOCUMENTS: Self = Self { documents: true, ..Self::NOTHING };
 
     /// Marks sessions as ended.
     pub(crate) fn ended(ended_sessions: Vec<SessionEnd>) -> Self {
         Self { ended_sessions, ..Self::NOTHING }
+    }
+
+    /// Cancels a running request.
+    pub(crate) fn cancel(order: CancelOrder) -> Self {
+        Self { cancels: vec![order], ..Self::NOTHING }
     }
 
     /// Marks the keys of a project as changed.
@@ -146,12 +140,14 @@ impl Touched {
     /// Returns the union of both.
     pub(crate) fn and(mut self, other: Self) -> Self {
         self.ended_sessions.extend(other.ended_sessions);
+        self.cancels.extend(other.cancels);
         Self {
             access: self.access.and(other.access),
             routing: self.routing || other.routing,
             ended_sessions: self.ended_sessions,
             sign_ins: self.sign_ins || other.sign_ins,
             documents: self.documents || other.documents,
+            cancels: self.cancels,
         }
     }
 

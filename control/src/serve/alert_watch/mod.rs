@@ -2,6 +2,7 @@
 //! [engine](crate::writer::alerts) what has changed, and has the writer store it with its event.
 
 mod costs;
+pub(crate) mod joined;
 mod nodes;
 mod sources;
 
@@ -83,10 +84,13 @@ impl AlertWatch {
         let mut measured = Measurements::default();
         sources::in_memory(&self.app, &mut measured);
         let mut outcome = Ok(());
+        if let Some(board) = self.app.board() {
+            outcome = joined::join(board, rules, &mut measured).await;
+        }
         if self.ticks.is_multiple_of(TICKS_BETWEEN_READS) {
             let stored = sources::stored(&self.app, rules, &mut measured).await;
             let nodes = nodes::measure(&self.app, &mut measured).await;
-            outcome = stored.and(nodes).and(self.spend.measure(&self.app, &mut measured).await);
+            outcome = outcome.and(stored).and(nodes).and(self.spend.measure(&self.app, &mut measured).await);
         }
         (measured, outcome)
     }

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use records::{Record, Trace, block};
 
+use crate::db::cluster::nodes::NodeLabel;
 use crate::db::engine::{Db, DbResult, named_params};
 use crate::db::names::{Labels, OwnerNames};
 use crate::db::packed_row::{PackedRow, unless_damaged};
@@ -218,7 +219,9 @@ fn newest_of(
         .max_by_key(|(record, _)| record.started_at_ms);
     let row = |(record, trace): (Record<'_>, Trace<'_>)| {
         let owners = OwnerNames::of_record(db, &mut Labels::default(), &record)?;
-        Ok(RequestRow::of(&record, owners, trace).with_trace(&record, trace))
+        let mut row = RequestRow::of(&record, owners, trace).with_trace(&record, trace);
+        row.node = NodeLabel::of(db, id.node())?;
+        Ok(row)
     };
     newest.map(row).transpose()
 }

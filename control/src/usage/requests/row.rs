@@ -10,6 +10,7 @@ use shared::usage::{Class, Lost, Outcome, StepResult, TokenCounts, Units, Unpric
 
 use super::attempts::{self, AttemptSummary};
 use crate::common::money::MicroUsd;
+use crate::db::cluster::nodes::NodeLabel;
 use crate::db::names::OwnerNames;
 
 /// One exchange, as the API shows it.
@@ -96,6 +97,9 @@ pub(crate) struct RequestRow {
     /// The targets that were considered, in order. Absent in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<Vec<RequestStep>>,
+    /// The node that answered it. Absent in lists, and for a gateway with its own database.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<NodeLabel>,
 }
 
 /// The facts of [`Details`](shared::usage::Details), as the API shows them.
@@ -274,6 +278,7 @@ impl RequestRow {
             details: RequestDetails::of(record),
             cancelled_by: cancelled_by(record),
             trace: None,
+            node: None,
         }
     }
 

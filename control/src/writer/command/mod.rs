@@ -18,6 +18,7 @@ pub(crate) mod alerts;
 pub(crate) mod anonymous;
 pub(crate) mod audit_only;
 pub(crate) mod bindings;
+pub(crate) mod cancels;
 pub(crate) mod catalog;
 pub(crate) mod endpoints;
 pub(crate) mod extensions;

@@ -12,12 +12,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use crate::common::bounds::ALERT_CONDITIONS;
 use crate::db::alert_rules::{AlertKind, AlertRule, Severity};
 use crate::db::alerts::{Alert, AlertFigures};
 
 /// The measured value of one object.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measurement {
     pub(crate) kind: AlertKind,
     /// The object, such as a provider; `None` for the gateway.
