@@ -10,7 +10,7 @@ import { Copyable, CopyButton } from "../part/copy";
 import { Differences, showDifferences } from "../part/differences";
 import { Empty, Loaded } from "../part/feedback";
 import { Figure, Figures } from "../part/figures";
-import { ago, bytes, capital, clock, count, day, dollars, duration, zoneName } from "../part/format";
+import { ago, bytes, capital, clock, count, day, dollars, duration, nodeName, zoneName } from "../part/format";
 import { Mark } from "../part/icon";
 import { Ref } from "../part/links";
 import { outcomeOf } from "../part/outcome";
@@ -214,6 +214,7 @@ function FactsCard({ of, session }: { of: FullRecord; session: Points | undefine
             ),
           ],
           ["In, out", of.bytes_in == null && of.bytes_out == null ? null : `${bytes(of.bytes_in)}, ${bytes(of.bytes_out)}`],
+          ["Node", of.node && nodeName(of.node)],
           ["Refused by", of.refused_by && <a href={href("/quotas", { edit: of.refused_by })}>a limit</a>],
           ["Cancelled by", of.cancelled_by && (of.cancelled_by === "client" ? "the client" : "an administrator")],
           ["Upstream’s id", of.upstream_id && <Copyable key="u" text={of.upstream_id} label="the upstream's id" clip />],

@@ -137,3 +137,6 @@ export const plural = (n: number, one: string, many = `${one}s`): string => `${c
 
 /** `completed` as `Completed`. */
 export const capital = (word: string): string => `${word[0]?.toUpperCase() ?? ""}${word.slice(1)}`;
+
+/** The name of one of several nodes; its number if it has none. */
+export const nodeName = ({ node, name }: { node: number; name: string }): string => name || String(node);

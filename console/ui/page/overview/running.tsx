@@ -7,7 +7,7 @@ import type { Running } from "../../api/shapes";
 import { clientName } from "../../part/client_name";
 import { Confirm } from "../../part/dialog";
 import { notify } from "../../part/feedback";
-import { count, duration, short } from "../../part/format";
+import { count, duration, nodeName, short } from "../../part/format";
 import { Icon, Mark, type MarkKind } from "../../part/icon";
 import { Card } from "../../part/page";
 
@@ -42,6 +42,9 @@ export function stateOf(of: Running, now: number): [MarkKind, string, string] {
   const seconds = Math.max(1, (now - of.started_at_ms) / 1000);
   return ["busy", WORDS.streaming, `${short(of.output_tokens_estimate / seconds)} tokens/s`];
 }
+
+/** The node that runs a request; nothing where there is one gateway. */
+export const nodeWords = ({ node }: Pick<Running, "node">): string => (node ? `at ${nodeName(node)}` : "");
 
 type Props = { live: Live; names: Map<string, string>; now: number };
 
@@ -109,7 +112,7 @@ function Row({ of, name, now, onCancel }: { of: Running; name: string; now: numb
       <td>
         <div class="two-line narrow-cell">
           <b class="clip">{name}</b>
-          <span class="help clip">{[of.selector, clientName(of.client)].filter(Boolean).join(" · ")}</span>
+          <span class="help clip">{[of.selector, clientName(of.client), nodeWords(of)].filter(Boolean).join(" · ")}</span>
         </div>
       </td>
       <td>

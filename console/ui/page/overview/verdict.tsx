@@ -14,7 +14,12 @@ const percent = (part: number | undefined, whole: number | undefined): string =>
 };
 
 /** The words of one reason. A code that is not known is shown as it is. `areServed` is false if clients get errors for another reason. */
-export function reasonWords({ code, object, figures: of }: Reason, areServed = true): Sentence {
+export function reasonWords(reason: Reason, areServed = true): Sentence {
+  const { title, text } = conditionWords(reason, areServed);
+  return { title: reason.nodes?.length ? `${title} (at ${reason.nodes.join(", ")})` : title, text };
+}
+
+function conditionWords({ code, object, figures: of }: Reason, areServed: boolean): Sentence {
   const what = object ?? "the gateway";
   const failing = areServed ? `${what} is failing, clients are being served` : `${what} is failing`;
   const words: Record<string, () => Sentence> = {
