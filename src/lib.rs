@@ -103,7 +103,7 @@ impl Gateway {
         let upstream_tls = upstream_tls(&config)?;
         let listener = dataplane::listen(config.server.bind)
             .map_err(|error| StartError::Listen(config.server.bind, error))?;
-        let state = open_state(&config, &settings, &listener)?;
+        let state = open_state(&config, &settings, &listener, &signals.alarm)?;
         if let Some(warning) = state.warning() {
             tracing::warn!("{warning}");
             warnings.push(warning.to_owned());
@@ -200,9 +200,14 @@ impl Gateway {
 }
 
 /// Opens the state. While a node waits for its database, the listener answers that it is not ready.
-fn open_state(config: &Config, settings: &Settings, listener: &TcpListener) -> Result<State, StartError> {
+fn open_state(
+    config: &Config,
+    settings: &Settings,
+    listener: &TcpListener,
+    alarm: &Alarm,
+) -> Result<State, StartError> {
     let starting = OnceCell::new();
-    let waits = || match Starting::start(listener, settings.clone(), BUILD) {
+    let waits = || match Starting::start(listener, settings.clone(), BUILD, alarm) {
         Ok(started) => {
             let scheme = if settings.tls.is_some() { "https" } else { "http" };
             if let Ok(address) = listener.local_addr() {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use http::header::CONNECTION;
 use http::{HeaderMap, HeaderValue, Request, Response};
+use shared::alarm::Alarm;
 use shared::answer_head::X_REQUEST_ID;
 use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
@@ -47,15 +48,16 @@ pub struct Starting {
 
 impl Starting {
     /// Starts to answer on `listener`, which the workers serve later.
-    pub fn start(listener: &StdListener, settings: Settings, build: BuildIdentity) -> io::Result<Self> {
+    pub fn start(
+        listener: &StdListener,
+        settings: Settings,
+        build: BuildIdentity,
+        alarm: &Alarm,
+    ) -> io::Result<Self> {
         let listener = listener.try_clone()?;
         listener.set_nonblocking(true)?;
         let (end, ended) = oneshot::channel();
-        let thread = std::thread::Builder::new().name("llmgw-starting".to_owned()).spawn(move || {
-            if let Err(error) = run(listener, settings, build, ended) {
-                tracing::warn!("requests are not answered during the start: {error}");
-            }
-        })?;
+        let thread = alarm.spawn("llmgw-starting", move || run(listener, settings, build, ended))?;
         Ok(Self { end: Some(end), thread: Some(thread) })
     }
 }
@@ -84,9 +86,10 @@ fn run(
         let server = StartingServer(Rc::new(Answers { connections, build, ids: RequestIds::new() }));
         // Nothing is sent to the worker: it is the one that accepts.
         let worker = WorkerHandle { inbox: mpsc::channel::<Message>(1).0, live: Arc::default() };
-        let never = watch::channel(None).1;
+        // The listener is not closed: the workers go on with it.
+        let (_open, close) = watch::channel(None);
         tokio::select! {
-            () = accept::accept(listener, server.clone(), vec![worker], never) => {}
+            () = accept::accept(listener, server.clone(), vec![worker], close) => {}
             () = sweep(&server.0.connections, &clock) => {}
             _ = ended => {}
         }
@@ -158,7 +161,8 @@ impl Service for StartingCaller {
 impl StartingCaller {
     fn fail(&self, path: &str, headers: &HeaderMap, fault: Fault) -> Response<ResponseBody> {
         let id = self.answers.ids.next();
-        let mut response = error_response(fault, family(path, headers, is_of_google(path)), id.to_str().unwrap_or_default());
+        let mut response =
+            error_response(fault, family(path, headers, is_of_google(path)), id.to_str().unwrap_or_default());
         response.headers_mut().insert(X_REQUEST_ID, id);
         self.complete(response)
     }

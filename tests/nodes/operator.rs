@@ -64,7 +64,7 @@ async fn what_a_lost_node_had_unused_is_given_back_when_it_is_forgotten() {
     }
     assert_eq!(status(&one, &key.key).await, 429);
     let audit = admin.done("GET", "audit?action=node.forget", Value::Null).await;
-    assert_eq!(audit["data"][0]["after"]["unused"], "release", "{audit}");
+    assert_eq!(audit["data"][0]["detail"]["after"]["unused"], "release", "{audit}");
     // It returns with its directory.
     let two = setup.start().await;
     assert_eq!(listed(&admin).await, [1, 2]);
@@ -129,10 +129,10 @@ async fn a_database_that_restarts_is_full_or_read_only_is_told_apart() {
     server.query("SELECT pg_reload_conf()");
     wait::eventually("a change", async || (create(&wait_name()).await.status == 201).then_some(())).await;
     database.query(
-        "CREATE FUNCTION full() RETURNS trigger LANGUAGE plpgsql AS \
+        "CREATE FUNCTION no_space() RETURNS trigger LANGUAGE plpgsql AS \
          'BEGIN RAISE EXCEPTION USING ERRCODE = ''53100'', MESSAGE = ''No space left on device''; END'",
     );
-    database.query("CREATE TRIGGER full BEFORE INSERT ON projects EXECUTE FUNCTION full()");
+    database.query("CREATE TRIGGER no_space BEFORE INSERT ON projects EXECUTE FUNCTION no_space()");
     assert_refused(&create("red").await, (503, "overloaded"), "is full; nothing was changed");
 }
 

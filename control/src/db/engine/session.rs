@@ -143,9 +143,10 @@ impl Db {
     fn begin_to_write(&mut self, idle_max_ms: u64) -> DbResult<Transaction<'_>> {
         match &self.0 {
             Engine::Sqlite(session) => session.batch("BEGIN IMMEDIATE")?,
-            Engine::Postgres(session) => session.begin(&format!(
-                "READ WRITE; SET LOCAL idle_in_transaction_session_timeout = {idle_max_ms}"
-            ))?,
+            // Without `READ WRITE`: a server that was set to accept no changes would accept these.
+            Engine::Postgres(session) => {
+                session.begin(&format!("; SET LOCAL idle_in_transaction_session_timeout = {idle_max_ms}"))?;
+            }
         }
         Ok(Transaction(self))
     }
@@ -181,7 +182,7 @@ impl Db {
     pub(crate) fn change(&self) -> DbResult<Transaction<'_>> {
         match &self.0 {
             Engine::Sqlite(session) => session.batch("BEGIN")?,
-            Engine::Postgres(session) => session.begin("READ WRITE")?,
+            Engine::Postgres(session) => session.begin("")?,
         }
         Ok(Transaction(self))
     }
