@@ -142,8 +142,11 @@ async fn codex_works_over_chat_messages_gemini_and_bedrock() {
         settings["base_url"] = json!(base_url);
         settings["api_key"] = json!(key);
         settings["responses_fallback"] = json!("agents");
-        let model =
-            settings["models"][0]["id"].as_str().or(settings["models"][0].as_str()).unwrap().to_owned();
+        let model = settings["models"][0]["id"]
+            .as_str()
+            .or_else(|| settings["models"][0].as_str())
+            .unwrap()
+            .to_owned();
         let gateway = with(&settings).start().await;
         let (mut input, mut kinds) = (vec![user()], Vec::new());
         for answer in answers {

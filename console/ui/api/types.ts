@@ -1977,6 +1977,14 @@ export type Node = {
   unstored_for_ms: number | null;
 };
 
+/** One of several nodes, as answers name it. */
+export type NodeLabel = {
+  /** `LLMGW_NODE_NAME`. */
+  name: string;
+  /** Its number, as in `GET nodes`. */
+  node: number;
+};
+
 /** What a node may use of a limit. Amounts are in the unit of the metric, money in micro-dollars. */
 export type NodeShare = {
   /** What the node may use in this window, with what it has used. The rest is unused, and counts as used for other nodes. */
@@ -1991,14 +1999,6 @@ export type NodeShare = {
   used: number;
   /** Null for concurrent requests. */
   window: Period | null;
-};
-
-/** One of several nodes, as answers name it. */
-export type NodeLabel = {
-  /** `LLMGW_NODE_NAME`. */
-  name: string;
-  /** Its number, as in `GET nodes`. */
-  node: number;
 };
 
 /** Whether a node is heard of, and serves. */

@@ -75,21 +75,18 @@ pub(crate) struct ChangedKeys {
 }
 
 impl Touched {
-    pub(crate) const NOTHING: Self = Self {
-        access: TouchedAccess::Nothing,
-        routing: false,
-        ended_sessions: Vec::new(),
-        sign_ins: false,
-        documents: false,
-        cancels: Vec::new(),
-    };
+    pub(crate) const NOTHING: Self = Self::of(TouchedAccess::Nothing, [false; 3]);
     /// Everything about keys: limits that apply to all of them, for example.
-    pub(crate) const ACCESS: Self = Self { access: TouchedAccess::All, ..Self::NOTHING };
-    pub(crate) const ROUTING: Self = Self { routing: true, ..Self::NOTHING };
+    pub(crate) const ACCESS: Self = Self::of(TouchedAccess::All, [false; 3]);
+    pub(crate) const ROUTING: Self = Self::of(TouchedAccess::Nothing, [true, false, false]);
     /// The sign-ins at vendors that have begun or failed.
-    pub(crate) const SIGN_INS: Self = Self { sign_ins: true, ..Self::NOTHING };
+    pub(crate) const SIGN_INS: Self = Self::of(TouchedAccess::Nothing, [false, true, false]);
     /// The lists of models and the price list that are stored.
-    pub(crate) const DOCUMENTS: Self = Self { documents: true, ..Self::NOTHING };
+    pub(crate) const DOCUMENTS: Self = Self::of(TouchedAccess::Nothing, [false, false, true]);
+
+    const fn of(access: TouchedAccess, [routing, sign_ins, documents]: [bool; 3]) -> Self {
+        Self { access, routing, ended_sessions: Vec::new(), sign_ins, documents, cancels: Vec::new() }
+    }
 
     /// Marks sessions as ended.
     pub(crate) fn ended(ended_sessions: Vec<SessionEnd>) -> Self {

@@ -155,9 +155,9 @@ fn model<'t, 'i>(
         }
         if let Some(signature) = member_text(&part, signature::CLAUDE) {
             let thinking = std::mem::take(&mut pending);
-            message.thoughts.push(SignedThought::Thinking { thinking, signature });
+            message.thoughts.push(SignedThought::Thinking { thinking, signature: signature.into() });
         } else if let Some(data) = member_text(&part, signature::REDACTED) {
-            message.thoughts.push(SignedThought::Redacted { data });
+            message.thoughts.push(SignedThought::Redacted { data: data.into() });
         }
     }
     message.reasoning = Some(reasoning).filter(|reasoning| !reasoning.is_empty());

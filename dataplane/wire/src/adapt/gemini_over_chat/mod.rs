@@ -25,6 +25,7 @@ pub(super) const PAIR: Adaptation = Adaptation {
     target: Dialect::Chat,
     via: None,
     losses: losses::LOSSES,
+    agents: &[],
     prepare: |asking| through_chat::over_chat(&CLIENT, asking),
     origin: Some(origin::origin),
 };

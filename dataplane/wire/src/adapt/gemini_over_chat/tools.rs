@@ -58,6 +58,7 @@ fn one<'t, 'i>(
         merged: None,
         strict: false,
         cache: None,
+        free_text: None,
     })
 }
 
