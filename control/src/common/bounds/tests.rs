@@ -311,7 +311,7 @@ control/src/routing/publish/effects/mod.rs KEYS_SHOWN told
 control/src/routing/publish/effects/mod.rs SHOWN_MAX told
 control/src/routing/publish/effects/warnings.rs NAMED_MAX told
 control/src/routing/publish/touched.rs CHANGED_MAX cache
-control/src/serve/alert_watch/nodes.rs NAMED_MAX told
+control/src/serve/alert_watch/joined.rs NAMED_MAX told
 control/src/state/backup/archive.rs RATIO_MAX refuses
 control/src/state/backup/archive.rs take(80) told
 control/src/state/backup/create.rs PIECES_AHEAD parallel
