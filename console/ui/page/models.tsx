@@ -24,7 +24,17 @@ import { priceOf } from "./provider";
 import { usePeriod } from "./requests";
 
 const CAPABILITIES = ["vision", "tools", "reasoning", "audio"] as const;
-const OPERATIONS = ["chat_completions", "responses", "messages", "generate_content", "embeddings", "speech", "transcription", "images", "videos"];
+const OPERATIONS = [
+  "chat_completions",
+  "responses",
+  "messages",
+  "generate_content",
+  "embeddings",
+  "speech",
+  "transcription",
+  "images",
+  "videos",
+];
 const WORDS = { vision: "images", tools: "tools", reasoning: "reasoning", audio: "audio" };
 
 const BY_NAME = { sort: "name", order: "asc" } as const;
