@@ -36,10 +36,11 @@ int gettimeofday(struct timeval *restrict now, void *restrict zone) {
 }
 "#;
 
-/// Returns the environment of a process whose clock shows half past twelve now. Empty if there is no C compiler.
+/// Returns the environment of a process whose clock shows the next half past twelve now. It is never in the past: the binary
+/// that was just built would be from the future. Empty if there is no C compiler.
 pub(crate) fn at_noon() -> Vec<(&'static str, String)> {
-    let now = now();
-    at(now - now % SECONDS_IN_DAY + NOON_SECONDS).unwrap_or_default()
+    let morning = now() - NOON_SECONDS;
+    at(morning - morning.rem_euclid(SECONDS_IN_DAY) + SECONDS_IN_DAY + NOON_SECONDS).unwrap_or_default()
 }
 
 /// Returns the environment of a process whose clock shows this Unix time now. `None` if there is no C compiler.
