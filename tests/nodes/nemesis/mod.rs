@@ -82,7 +82,7 @@ async fn promises_hold_while_a_synchronous_standby_takes_over() {
 }
 
 /// The rounds of each row in a run of all tests.
-const ROUNDS: u64 = 3;
+const ROUNDS: u64 = 1;
 
 #[expect(clippy::disallowed_methods, reason = "a test's own switch, no setting of the gateway")]
 fn number(name: &str) -> Option<u64> {

@@ -44,8 +44,8 @@ pub(super) async fn run(rig: &mut Rig, seed: u64, figures: &mut Figures) {
     let mut random = Random::of(seed);
     let victim = usize::try_from(random.between(0, NODES as u64)).unwrap();
     let admin = rig.admin(0);
-    let budget = subject(&admin, "budget", seed, Some(("month", random.between(40, 300)))).await;
-    let minute = subject(&admin, "minute", seed, Some(("minute", random.between(20, 100)))).await;
+    let budget = subject(&admin, "budget", seed, Some(("month", random.between(20, 120)))).await;
+    let minute = subject(&admin, "minute", seed, Some(("minute", random.between(10, 40)))).await;
     let free = subject(&admin, "free", seed, None).await;
     let doomed = subject(&admin, "doomed", seed, None).await;
     let counter = admin.key(serde_json::json!({"project": free.project})).await.id;
