@@ -16,7 +16,6 @@ use crate::support::gateway::Setup;
 use crate::support::{Gateway, Yaml, clock, journal, wait};
 
 const HOUR_MS: u64 = 3_600_000;
-const DAY_SECONDS: u64 = 86_400;
 /// The limits that count everything: of the day, of the month, and of all time.
 const WINDOWS: [&str; 3] = ["day", "month", "total"];
 
@@ -24,7 +23,7 @@ const WINDOWS: [&str; 3] = ["day", "month", "total"];
 struct Recorded {
     setup: Setup,
     quotas: Vec<String>,
-    /// Half past twelve of today, in milliseconds since the Unix epoch.
+    /// The next half past twelve, in milliseconds since the Unix epoch.
     noon_ms: u64,
 }
 
@@ -33,8 +32,7 @@ impl Recorded {
     async fn new(is_apart: bool, ages_ms: impl Iterator<Item = u64>) -> Self {
         let setup =
             Setup::new(&Yaml::one("http://127.0.0.1:9/v1")).env("LLMGW_USAGE_DB", is_apart.to_string());
-        let now = shared::clock::unix_ms();
-        let noon_ms = now - now % (DAY_SECONDS * 1_000) + 25 * HOUR_MS / 2;
+        let noon_ms = u64::try_from(clock::next_noon()).unwrap() * 1_000;
         let gateway = at(setup, noon_ms).start().await;
         let admin = Admin(gateway.client());
         let project = admin.project("recorded").await;

@@ -36,11 +36,16 @@ int gettimeofday(struct timeval *restrict now, void *restrict zone) {
 }
 "#;
 
-/// Returns the environment of a process whose clock shows the next half past twelve now. It is never in the past: the binary
-/// that was just built would be from the future. Empty if there is no C compiler.
+/// Returns the environment of a process whose clock shows the [next noon](next_noon) now. Empty if there is no C compiler.
 pub(crate) fn at_noon() -> Vec<(&'static str, String)> {
+    at(next_noon()).unwrap_or_default()
+}
+
+/// Returns the Unix time of the next half past twelve. An earlier one could lie before the build of the binary, which a gateway
+/// takes for a wrong clock.
+pub(crate) fn next_noon() -> i64 {
     let morning = now() - NOON_SECONDS;
-    at(morning - morning.rem_euclid(SECONDS_IN_DAY) + SECONDS_IN_DAY + NOON_SECONDS).unwrap_or_default()
+    morning - morning.rem_euclid(SECONDS_IN_DAY) + SECONDS_IN_DAY + NOON_SECONDS
 }
 
 /// Returns the environment of a process whose clock shows this Unix time now. `None` if there is no C compiler.
