@@ -2,8 +2,9 @@
 //! is compared with what the database says: hard limits are never exceeded and can be used up, each completed answer has one
 //! record, a revoked key is refused, and changes happen once and in one order.
 //!
-//! `LLMGW_NEMESIS_ROUNDS=500` runs more rounds, `LLMGW_NEMESIS_FIRST=37` starts with another seed. Each row prints what it did:
-//! `cargo test --test main nemesis -- --nocapture | grep ^figure`.
+//! A row keeps two cores busy for a minute, so it runs only if it is asked for, and prints what it did:
+//! `cargo test -p llmgw --test main nemesis -- --ignored --nocapture --test-threads=1`. `LLMGW_NEMESIS_ROUNDS=500` runs more rounds,
+//! `LLMGW_NEMESIS_FIRST=37` starts with another seed.
 
 mod callers;
 mod changes;
@@ -37,52 +38,61 @@ async fn rounds(fault: Fault) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a machine of its own"]
 async fn promises_hold_while_nodes_are_killed() {
     rounds(Fault::Kill).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a machine of its own"]
 async fn promises_hold_while_nodes_are_paused() {
     rounds(Fault::Pause).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a machine of its own"]
 async fn promises_hold_while_nodes_lose_their_disk() {
     rounds(Fault::LoseDisk).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a machine of its own"]
 async fn promises_hold_while_copies_of_nodes_are_started() {
     rounds(Fault::StartCopy).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a machine of its own"]
 async fn promises_hold_while_clocks_are_wrong() {
     rounds(Fault::SetClock).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a machine of its own"]
 async fn promises_hold_while_nodes_are_cut_off() {
     rounds(Fault::CutOff).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a machine of its own"]
 async fn promises_hold_while_answers_to_commits_are_lost() {
     rounds(Fault::LoseCommits).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a machine of its own"]
 async fn promises_hold_while_postgresql_is_killed() {
     rounds(Fault::KillServer).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a machine of its own"]
 async fn promises_hold_while_a_synchronous_standby_takes_over() {
     rounds(Fault::Promote).await;
 }
 
-/// The rounds of each row in a run of all tests.
-const ROUNDS: u64 = 1;
+/// The rounds of each row unless the environment says otherwise.
+const ROUNDS: u64 = 3;
 
 #[expect(clippy::disallowed_methods, reason = "a test's own switch, no setting of the gateway")]
 fn number(name: &str) -> Option<u64> {
