@@ -167,6 +167,9 @@ fn every_variable_has_an_effect() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file);
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.contains(&format!("fn {test}")), "{name}: {file} has no {test}");
+        // The set-up of the modules of a folder is in its `mod.rs`.
+        let folder = std::fs::read_to_string(path.with_file_name("mod.rs")).unwrap_or_default();
+        let text = text + &folder;
         let sets = file.starts_with("..") || *file == "usage_db.rs" || text.contains(&format!("\"{name}\""));
         assert!(sets, "{name}: {file} does not set it");
         // For scripts/prove-variables, which runs each proof without its variable.
