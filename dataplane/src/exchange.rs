@@ -103,7 +103,6 @@ impl Service for Rc<Caller> {
 impl Exchange {
     async fn answer(&self, parts: &Parts, body: Inbound) -> Response<ResponseBody> {
         let path = parts.uri.path();
-        let family = family(path, &parts.headers, is_google(parts));
         add(&self.worker().counters.requests, 1);
         let started = Started::of(self.worker());
         let outcome = self.dispatch(parts, body).await;
@@ -113,7 +112,7 @@ impl Exchange {
                 return explain::early(route::operation(path), &fault);
             }
             add(&self.worker().counters.refused, 1);
-            error_response(fault, family, self.id())
+            error_response(fault, family(path, &parts.headers, is_google(parts)), self.id())
         });
         if !self.explains() && wants_array(parts) {
             json_array::wrap(&mut response);
