@@ -4,8 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shared::clock::unix_ms;
-
 use crate::admin::App;
 use crate::db::cluster::clock;
 use crate::db::cluster::nodes::{self, NodeReport};
@@ -16,8 +14,8 @@ use crate::usage::gauge::read;
 pub(crate) async fn run(app: Arc<App>) {
     loop {
         let file_digest = app.reload.read().in_force.unwrap_or(app.config.version).digest();
-        let since_ms = read(&app.journal.gauge().unstored_since_ms);
-        let unstored_for_ms = (since_ms > 0).then(|| unix_ms().saturating_sub(since_ms));
+        let waits = read(&app.journal.gauge().waiting) > 0;
+        let unstored_for_ms = app.figures.as_ref().filter(|_| waits).map(|figures| figures.shipping_lag_ms());
         let reported = app.writer.run(move |db| {
             let report = NodeReport { file_digest, clock_ahead_ms: clock::ahead_ms(db)?, unstored_for_ms };
             nodes::report_itself(db, NodeId::of(db), &report)

@@ -50,10 +50,8 @@ pub(crate) fn start(app: &Arc<App>, alarm: &Alarm) -> Vec<JoinHandle<()>> {
     let optional = [
         price_feed(app).map(|feed| spawn_vital(alarm, "the price feed", feed.run())),
         scheduled_backups(app).map(|backups| spawn_vital(alarm, "the scheduled backups", backups.run())),
-        app.config
-            .database
-            .as_ref()
-            .map(|_| spawn_vital(alarm, "the report of this node", node_report::run(Arc::clone(app)))),
+        for_nodes(app, |app, _| node_report::run(app))
+            .map(|task| spawn_vital(alarm, "the report of this node", task)),
         automation(app).map(|job| spawn_vital(alarm, "the automation of anonymous providers", job.run())),
         for_nodes(app, node_answers::run).map(|task| spawn_vital(alarm, "the answers to other nodes", task)),
         for_nodes(app, alert_watch::joined::show)

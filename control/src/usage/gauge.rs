@@ -12,9 +12,6 @@ pub(crate) struct Gauge {
     pub(crate) stored: AtomicU64,
     /// Events waiting in the journal when the writer thread last looked.
     pub(crate) waiting: AtomicU64,
-    /// The time since which not all events are stored, in milliseconds since the Unix epoch; 0 if all were when the writer thread
-    /// last looked. It is at most as late as the oldest event that waits.
-    pub(crate) unstored_since_ms: AtomicU64,
     /// Events that could not be written to any file. Their clients got no complete answer.
     pub(crate) lost: AtomicU64,
     /// The time of the last of them, in milliseconds since the Unix epoch.

@@ -18,7 +18,7 @@ use shared::quota::Counters;
 
 use self::shipping::{Batch, EventState, ShippingFence};
 use super::charges::Charges;
-use super::gauge::{Gauge, add, read};
+use super::gauge::{Gauge, add};
 use super::journal::Inbox;
 use super::journal::resting::{REST, RestingFiles};
 use super::journal::tracked::Tracked;
@@ -186,9 +186,6 @@ impl Meter {
         }
         match self.work() {
             Ok(round) => {
-                if round == Round::Worked {
-                    self.gauge.unstored_since_ms.store(0, Ordering::Relaxed);
-                }
                 self.sweep(Instant::now());
                 self.refill();
                 self.count_waiting();
@@ -477,14 +474,10 @@ impl Meter {
     fn count_waiting(&self) {
         let unstored = self.unstored();
         self.gauge.waiting.store(unstored, Ordering::Relaxed);
-        let since_ms = &self.gauge.unstored_since_ms;
-        if unstored == 0 {
-            since_ms.store(0, Ordering::Relaxed);
-            if let Some(fence) = &self.fence {
-                fence.shipped(monotonic_ms());
-            }
-        } else if read(since_ms) == 0 {
-            since_ms.store(unix_ms(), Ordering::Relaxed);
+        if unstored == 0
+            && let Some(fence) = &self.fence
+        {
+            fence.shipped(monotonic_ms());
         }
     }
 
