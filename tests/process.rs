@@ -243,9 +243,13 @@ async fn the_healthcheck_succeeds_only_while_the_gateway_runs() {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
     let port = gateway.address().port().to_string();
     let check = setup().env("LLMGW_PORT", port);
-    assert_eq!(check.run(&["healthcheck"]).await.status.code(), Some(0));
+    for arguments in [&["healthcheck"][..], &["healthcheck", "--ready"]] {
+        assert_eq!(check.run(arguments).await.status.code(), Some(0), "{arguments:?}");
+    }
     gateway.kill().await;
-    assert_eq!(check.run(&["healthcheck"]).await.status.code(), Some(1));
+    for arguments in [&["healthcheck"][..], &["healthcheck", "--ready"]] {
+        assert_eq!(check.run(arguments).await.status.code(), Some(1), "{arguments:?}");
+    }
 }
 
 #[tokio::test]

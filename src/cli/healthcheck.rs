@@ -1,4 +1,5 @@
-//! `llmgw healthcheck`: checks that the gateway of this environment is alive. For images without shell and curl.
+//! `llmgw healthcheck`: checks that the gateway of this environment is alive, or ready to serve. For images without
+//! shell and curl.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -9,8 +10,8 @@ use shared::port::HttpLimits;
 
 use super::{CliFailure, exit, loopback};
 
-/// Requests `/health` from the configured address.
-pub(super) fn run(environment: &Arc<Environment>) -> Result<(), CliFailure> {
+/// Requests `/health` from the configured address, or `/ready`.
+pub(super) fn run(environment: &Arc<Environment>, ready: bool) -> Result<(), CliFailure> {
     let (bind, tls) =
         config::listens_at(environment).map_err(|error| CliFailure::new(exit::CONFIG, error))?;
     if bind.port() == 0 {
@@ -20,9 +21,17 @@ pub(super) fn run(environment: &Arc<Environment>) -> Result<(), CliFailure> {
              port of the running gateway",
         ));
     }
+    if ready && tls {
+        return Err(CliFailure::new(
+            exit::CONFIG,
+            "--ready: the gateway has TLS, which this command does not speak; leave it out, or ask for GET /ready \
+             with a client that trusts the certificate",
+        ));
+    }
     let address = SocketAddr::new(reachable(bind.ip()), bind.port());
-    let unhealthy = |why: String| CliFailure::new(exit::UNHEALTHY, format!("http://{address}/health: {why}"));
-    let answer = loopback::ask(address, "/health", LIMITS).map_err(|error| unhealthy(error.to_string()))?;
+    let path = if ready { "/ready" } else { "/health" };
+    let unhealthy = |why: String| CliFailure::new(exit::UNHEALTHY, format!("http://{address}{path}: {why}"));
+    let answer = loopback::ask(address, path, LIMITS).map_err(|error| unhealthy(error.to_string()))?;
     match loopback::take_apart(&answer) {
         // A listener with TLS rejects plain text at once, which shows that the process does not hang.
         _ if tls => Ok(()),

@@ -47,7 +47,11 @@ enum CliCommand {
     /// Run the gateway on a new machine: creates secrets and a configuration if there are none
     Quickstart,
     /// Check that the gateway of this environment is alive; exits 0 or 1
-    Healthcheck,
+    Healthcheck {
+        /// Check that it is ready to serve: it is not while it waits for its database or drains
+        #[arg(long)]
+        ready: bool,
+    },
     /// Print the version
     Version,
     /// Examine this environment, its configuration and its state; report faults with the command that repairs each
@@ -168,7 +172,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let result = match arguments.command {
         CliCommand::Serve => logs::detach().and_then(|()| serve::run(&environment())),
         CliCommand::Quickstart => logs::detach().and_then(|()| quickstart::run(&environment())),
-        CliCommand::Healthcheck => healthcheck::run(&environment()),
+        CliCommand::Healthcheck { ready } => healthcheck::run(&environment(), ready),
         CliCommand::Version => print(&version()),
         CliCommand::Doctor { json } => doctor::run(&environment(), json),
         CliCommand::Config { command: ConfigCommand::Check } => config::check(&environment()),

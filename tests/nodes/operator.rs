@@ -8,6 +8,7 @@ use super::several::status;
 use super::{database, node};
 use crate::support::admin::Admin;
 use crate::support::client::Whole;
+use crate::support::gateway::Setup;
 use crate::support::{Answer, Client, Upstream, Yaml, chat, wait};
 
 /// Returns the numbers of the nodes that are listed.
@@ -87,6 +88,11 @@ async fn a_node_that_starts_without_its_database_answers_that_it_is_not_ready() 
     for refused in [client.get("/ready").await.unwrap(), client.chat(chat::request("up/m")).await] {
         assert_refused(&refused, (503, "database_unreachable"), "waits for its database");
     }
+    // Whoever waits for a container to be healthy before sending requests asks whether it is ready.
+    let check = Setup::new(&Yaml::one("http://127.0.0.1:9/v1"))
+        .env("LLMGW_PORT", gateway.address().port().to_string());
+    check.output_of(&["healthcheck"], 0).await;
+    check.output_of(&["healthcheck", "--ready"], 1).await;
     server.restart();
     wait::eventually("the gateway to be ready", async || {
         let ready = client.get("/ready").await.ok()?;
