@@ -44,7 +44,9 @@ fn the_pages_of_a_report_add_up_to_the_whole_report() {
     ] {
         let (want, totals_of_all) = pages(&gateway, &query, 10_000);
         assert!(want.len() > 4, "{query} {}", want.len());
-        for limit in [1, 3, want.len() - 1, want.len()] {
+        // Each page reads the report again, so a long one comes in few.
+        let least = if want.len() <= 50 { 1 } else { want.len() / 9 };
+        for limit in [least, want.len() - 1, want.len()] {
             let (lines, totals) = pages(&gateway, &query, limit);
             assert_eq!((&lines, &totals), (&want, &totals_of_all), "{query} {limit}");
         }
