@@ -19,7 +19,7 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Encryption {
     pub(crate) check: Check,
-    /// `sslrootcert`: a file with the certificates of the authorities. Those of the system otherwise.
+    /// `sslrootcert`: a file with the certificates of the authorities. Public ones and those of the system otherwise.
     pub(crate) authorities: Option<PathBuf>,
     /// `sslcert` and `sslkey`: the certificate by which this client is known, and its key.
     pub(crate) client: Option<(PathBuf, PathBuf)>,

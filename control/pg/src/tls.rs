@@ -45,22 +45,23 @@ pub(crate) fn connector(encryption: &Encryption) -> Result<MakeRustlsConnect, Er
     Ok(MakeRustlsConnect::new(config))
 }
 
-/// Returns the authorities of `sslrootcert`, or those of the system.
+/// Returns the authorities of `sslrootcert`, or the public ones of this binary and those of the system: an image without
+/// a certificate trusts the servers that providers' addresses may have.
 fn authorities(encryption: &Encryption) -> Result<RootCertStore, Error> {
-    let mut roots = RootCertStore::empty();
-    let found = match &encryption.authorities {
-        Some(path) => certificates(path)?,
-        None => rustls_native_certs::load_native_certs().certs,
+    let Some(path) = &encryption.authorities else {
+        let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        return Ok(roots);
     };
-    roots.add_parsable_certificates(found);
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates(path)?);
     if roots.is_empty() {
-        let place = encryption
-            .authorities
-            .as_ref()
-            .map_or_else(|| "this system".to_owned(), |path| path.display().to_string());
         return Err(Error::new(
             ErrorKind::Refused,
-            format!("{place} has no certificate of an authority; name a file with sslrootcert"),
+            format!(
+                "{} of sslrootcert has no certificate of an authority; name a file with one in PEM",
+                path.display()
+            ),
         ));
     }
     Ok(roots)
