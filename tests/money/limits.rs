@@ -115,16 +115,16 @@ impl Sequence {
     }
 
     pub(super) async fn add_limit(&mut self) {
-        let key = self.dice.pick(&self.keys);
-        let (family, subject) = if self.dice.chance(50) {
+        let key = self.random.pick(&self.keys);
+        let (family, subject) = if self.random.chance(50) {
             (Some(key.family), json!({"kind": "key", "id": key.issued.id}))
         } else {
             (None, json!({"kind": "project", "id": self.project}))
         };
-        let metric = self.dice.pick(&["requests", "total_tokens", "cost_micro_usd", "cost_micro_usd"]);
-        let (provider, is_lines) = match self.dice.below(10) {
-            0 | 1 => (Some(self.dice.pick(&PROVIDERS).id), false),
-            2 => (Some(self.dice.pick(&LINE).id), true),
+        let metric = self.random.pick(&["requests", "total_tokens", "cost_micro_usd", "cost_micro_usd"]);
+        let (provider, is_lines) = match self.random.below(10) {
+            0 | 1 => (Some(self.random.pick(&PROVIDERS).id), false),
+            2 => (Some(self.random.pick(&LINE).id), true),
             3 => (None, true),
             _ => (None, false),
         };
@@ -135,7 +135,7 @@ impl Sequence {
         if self.limits.iter().any(is_twin) {
             return;
         }
-        let is_hard = provider.is_none() && !is_lines && self.dice.chance(70);
+        let is_hard = provider.is_none() && !is_lines && self.random.chance(70);
         let limit = self.some_limit(metric);
         let mut quota = json!({"subject": subject, "metric": metric, "window": "total", "limit": limit});
         quota["enforcement"] = json!(enforcement(is_hard));
@@ -152,9 +152,9 @@ impl Sequence {
 
     fn some_limit(&mut self, metric: &str) -> u64 {
         match metric {
-            "requests" => 1 + self.dice.below(8),
-            "total_tokens" => 1_000 + self.dice.below(200_000),
-            _ => 100_000 + self.dice.below(3_000_000),
+            "requests" => 1 + self.random.below(8),
+            "total_tokens" => 1_000 + self.random.below(200_000),
+            _ => 100_000 + self.random.below(3_000_000),
         }
     }
 
@@ -162,11 +162,11 @@ impl Sequence {
         if self.limits.is_empty() {
             return;
         }
-        let at = usize::try_from(self.dice.below(self.limits.len() as u64)).unwrap();
+        let at = usize::try_from(self.random.below(self.limits.len() as u64)).unwrap();
         let mut limit = self.limits[at].clone();
         limit.limit = self.some_limit(limit.metric);
         if limit.provider.is_none() && !limit.is_lines {
-            limit.is_hard = self.dice.chance(70);
+            limit.is_hard = self.random.chance(70);
         }
         let change = json!({"limit": limit.limit, "enforcement": enforcement(limit.is_hard)});
         self.admin.done("PATCH", &format!("quotas/{}", limit.id), change).await;

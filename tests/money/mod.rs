@@ -4,7 +4,6 @@
 
 mod answers;
 mod bedrock;
-mod dice;
 mod exact;
 mod judge;
 mod limits;

@@ -1,8 +1,8 @@
 //! The plan of a sequence: exchanges with every protocol and kind of provider, each with its upstreams' behaviour.
 
-use super::dice::Dice;
 use super::exact::{Counts, Used};
 use crate::support::Gate;
+use crate::support::random::Random;
 
 /// A provider instance of the test's gateway: its id, its type in the configuration, the protocol of its upstream, and
 /// the number of attempts per target.
@@ -117,8 +117,8 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    pub(super) fn random(dice: &mut Dice) -> Self {
-        let operation = dice.pick(&[
+    pub(super) fn random(random: &mut Random) -> Self {
+        let operation = random.pick(&[
             Operation::Chat,
             Operation::Chat,
             Operation::Chat,
@@ -138,25 +138,25 @@ impl Exchange {
             Operation::Transcription => vec![EAR],
             Operation::Images => vec![BRUSH],
             Operation::Videos => vec![FILM],
-            Operation::Chat | Operation::Messages | Operation::Responses if dice.chance(40) => LINE.into(),
+            Operation::Chat | Operation::Messages | Operation::Responses if random.chance(40) => LINE.into(),
             // A target of Responses serves no client of Messages.
             Operation::Messages => {
-                vec![dice.pick(&TALKING.map(|one| if one == DELTA { GAMMA } else { one }))]
+                vec![random.pick(&TALKING.map(|one| if one == DELTA { GAMMA } else { one }))]
             }
-            Operation::Chat | Operation::Responses => vec![dice.pick(&TALKING)],
+            Operation::Chat | Operation::Responses => vec![random.pick(&TALKING)],
         };
         let streams = matches!(operation, Operation::Chat | Operation::Messages | Operation::Responses);
-        let stream = streams && dice.chance(50);
+        let stream = streams && random.chance(50);
         let mut exchange = Self { operation, stream, targets, fates: Vec::new() };
-        exchange.add_fates(dice);
+        exchange.add_fates(random);
         exchange
     }
 
-    fn add_fates(&mut self, dice: &mut Dice) {
+    fn add_fates(&mut self, random: &mut Random) {
         for provider in self.targets.clone() {
             let mut fates = Vec::new();
             while fates.len() < provider.attempts {
-                let fate = self.fate(provider, dice);
+                let fate = self.fate(provider, random);
                 let ends = !fate.moves_on();
                 fates.push(fate);
                 if ends {
@@ -171,29 +171,29 @@ impl Exchange {
         }
     }
 
-    fn fate(&self, provider: Provider, dice: &mut Dice) -> Fate {
+    fn fate(&self, provider: Provider, random: &mut Random) -> Fate {
         let (speaks, stream) = (provider.speaks, self.stream);
         let may_be_lost = match speaks {
             Speaks::Chat => true,
             Speaks::Messages | Speaks::Responses | Speaks::Gemini => stream,
             _ => false,
         };
-        match dice.below(100) {
+        match random.below(100) {
             0..=54 => {
-                let used = usage(speaks, dice);
+                let used = usage(speaks, random);
                 let leaves = self.operation == Operation::Chat && speaks == Speaks::Chat && stream;
-                if leaves && dice.chance(20) {
+                if leaves && random.chance(20) {
                     Fate::LeftEarly(used, Gate::new())
                 } else {
                     Fate::Served(used)
                 }
             }
-            55..=66 if may_be_lost => Fate::Lost(usage(speaks, dice)),
+            55..=66 if may_be_lost => Fate::Lost(usage(speaks, random)),
             // A rate limit at a line is followed by the next target, and perhaps later by the same one again.
-            55..=74 if self.is_line() => Fate::Status(dice.pick(&[500, 503, 502])),
-            55..=74 => Fate::Status(dice.pick(&[500, 503, 429])),
-            75..=79 => Fate::Unanswered { is_begun: dice.chance(50) },
-            _ if !stream => Fate::Served(usage(speaks, dice)),
+            55..=74 if self.is_line() => Fate::Status(random.pick(&[500, 503, 502])),
+            55..=74 => Fate::Status(random.pick(&[500, 503, 429])),
+            75..=79 => Fate::Unanswered { is_begun: random.chance(50) },
+            _ if !stream => Fate::Served(usage(speaks, random)),
             80..=86 if speaks != Speaks::Bedrock => Fate::ErrorEvent,
             80..=93 => Fate::Cut,
             _ => Fate::Silent,
@@ -226,23 +226,23 @@ impl Exchange {
 }
 
 /// Returns random usage in the classes that the protocol has.
-fn usage(speaks: Speaks, dice: &mut Dice) -> Used {
-    let counts = counts(speaks, dice);
+fn usage(speaks: Speaks, random: &mut Random) -> Used {
+    let counts = counts(speaks, random);
     let named = matches!(speaks, Speaks::Chat | Speaks::Messages | Speaks::Responses);
-    let tier = if named && dice.chance(25) { Some(dice.pick(&["flex", "priority"])) } else { None };
-    let has_cost = speaks == Speaks::Chat && dice.chance(15);
-    Used { counts, tier, vendor_cost: has_cost.then(|| 1_000 * (1 + dice.below(100_000))) }
+    let tier = if named && random.chance(25) { Some(random.pick(&["flex", "priority"])) } else { None };
+    let has_cost = speaks == Speaks::Chat && random.chance(15);
+    Used { counts, tier, vendor_cost: has_cost.then(|| 1_000 * (1 + random.below(100_000))) }
 }
 
-fn counts(speaks: Speaks, dice: &mut Dice) -> Counts {
-    let size = dice.pick(&[10, 1_000, 100_000]);
+fn counts(speaks: Speaks, random: &mut Random) -> Counts {
+    let size = random.pick(&[10, 1_000, 100_000]);
     let input = match speaks {
         // The characters, the pictures and the length of a video are those of the request.
         Speaks::Speech | Speaks::Images | Speaks::Videos => return Counts::new(),
         Speaks::Transcription => {
-            return Counts::from([("audio_ms".to_owned(), 1_000 * (1 + dice.below(900)))]);
+            return Counts::from([("audio_ms".to_owned(), 1_000 * (1 + random.below(900)))]);
         }
-        _ => 1 + dice.below(size),
+        _ => 1 + random.below(size),
     };
     let mut counts = Counts::from([("input".to_owned(), input)]);
     let classes: &[(&str, u64)] = match speaks {
@@ -261,8 +261,8 @@ fn counts(speaks: Speaks, dice: &mut Dice) -> Counts {
         }
     };
     for (name, percent) in classes {
-        if dice.chance(*percent) {
-            counts.insert((*name).to_owned(), 1 + dice.below(size));
+        if random.chance(*percent) {
+            counts.insert((*name).to_owned(), 1 + random.below(size));
         }
     }
     counts

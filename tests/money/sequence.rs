@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
-use super::dice::Dice;
 use super::exact::{Counts, Used};
 use super::judge::Part;
 use super::limits::{Admission, Limit};
@@ -16,11 +15,12 @@ use super::reserved::Reserved;
 use super::{Plans, prices_of};
 use crate::support::admin::{Admin, NewKey};
 use crate::support::client::{Failure, Flow};
+use crate::support::random::Random;
 use crate::support::{Client, Gateway, wait};
 
 pub(super) struct Sequence {
     pub(super) seed: u64,
-    pub(super) dice: Dice,
+    pub(super) random: Random,
     address: SocketAddr,
     pub(super) admin: Admin,
     plans: Plans,
@@ -94,7 +94,7 @@ impl Sequence {
         let project = admin.project(&format!("sequence {seed}")).await;
         Self {
             seed,
-            dice: Dice::new(seed),
+            random: Random::of(seed),
             address: gateway.address(),
             admin,
             plans,
@@ -118,11 +118,11 @@ impl Sequence {
     }
 
     pub(super) async fn play(&mut self) {
-        for _ in 0..6 + self.dice.below(8) {
+        for _ in 0..6 + self.random.below(8) {
             if self.keys.is_empty() {
                 self.mint().await;
             }
-            match self.dice.below(100) {
+            match self.random.below(100) {
                 0..=59 => self.exchange().await,
                 60..=64 => self.mint().await,
                 65..=71 => self.rotate().await,
@@ -142,7 +142,7 @@ impl Sequence {
     }
 
     async fn rotate(&mut self) {
-        let key = self.dice.pick(&self.keys);
+        let key = self.random.pick(&self.keys);
         let answer = self.admin.call("POST", &format!("keys/{}/rotate", key.issued.id), json!({})).await;
         // A key whose successor is active is not rotated again.
         if answer.status == 409 {
@@ -155,7 +155,7 @@ impl Sequence {
     }
 
     async fn revoke(&mut self) -> Key {
-        let at = usize::try_from(self.dice.below(self.keys.len() as u64)).unwrap();
+        let at = usize::try_from(self.random.below(self.keys.len() as u64)).unwrap();
         let key = self.keys.remove(at);
         self.admin.done("PATCH", &format!("keys/{}", key.issued.id), json!({"state": "revoked"})).await;
         let refused = Client::new(self.address, Some(&key.issued.key)).get("/v1/models").await.unwrap();
@@ -180,12 +180,12 @@ impl Sequence {
     /// a request for a whole response under a hard limit. Without such a limit, the latter leaves no record.
     pub(super) async fn leave_running(&mut self) -> Option<Running> {
         let key = self.keys.first()?.clone();
-        let stream = self.dice.chance(50);
+        let stream = self.random.chance(50);
         if self.admission(key.family) != Admission::Granted || !(stream || self.bounds(key.family)) {
             return None;
         }
-        let fate = if stream { Fate::Silent } else { Fate::Unanswered { is_begun: self.dice.chance(50) } };
-        let targets = vec![self.dice.pick(&[ALPHA, BETA, HAZY])];
+        let fate = if stream { Fate::Silent } else { Fate::Unanswered { is_begun: self.random.chance(50) } };
+        let targets = vec![self.random.pick(&[ALPHA, BETA, HAZY])];
         let exchange = Exchange { operation: Operation::Chat, stream, targets, fates: vec![vec![fate]] };
         let number = self.number();
         self.plans.add(number, exchange.clone());
@@ -224,8 +224,8 @@ impl Sequence {
     }
 
     async fn exchange(&mut self) {
-        let key = self.dice.pick(&self.keys);
-        let exchange = Exchange::random(&mut self.dice);
+        let key = self.random.pick(&self.keys);
+        let exchange = Exchange::random(&mut self.random);
         let number = self.number();
         self.plans.add(number, exchange.clone());
         let admission = self.admission(key.family);

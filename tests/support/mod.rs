@@ -15,6 +15,7 @@ pub(crate) mod journal;
 pub(crate) mod memory;
 pub(crate) mod otlp;
 pub(crate) mod proc;
+pub(crate) mod random;
 pub(crate) mod raw;
 pub(crate) mod small_disk;
 pub(crate) mod tls;

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::random::Random;
 use super::rig::{Addresses, NODES, Rig};
 use crate::support::admin::Admin;
+use crate::support::random::Random;
 
 /// A project with one key, whose requests the upstream knows by their `user`.
 #[derive(Debug)]

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::random::Random;
 use super::rig::{Addresses, NODES};
 use crate::support::client::Whole;
+use crate::support::random::Random;
 use crate::support::{Client, wait};
 
 /// The answer to the revocation of a key.

@@ -7,10 +7,10 @@ use postgres_server::{ProxyMode, Replication};
 use rustix::process::Signal;
 use tokio::task::block_in_place;
 
-use super::random::Random;
 use super::rig::Rig;
 use crate::support::clock;
 use crate::support::gateway::Setup;
+use crate::support::random::Random;
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,6 @@ mod callers;
 mod changes;
 mod checks;
 mod fault;
-mod random;
 mod rig;
 mod round;
 

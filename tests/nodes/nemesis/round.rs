@@ -8,9 +8,9 @@ use super::callers::{Callers, Subject};
 use super::changes::Changes;
 use super::checks::{self, Round};
 use super::fault::strike;
-use super::random::Random;
 use super::rig::{NODES, Rig};
 use crate::support::admin::Admin;
+use crate::support::random::Random;
 use crate::support::wait;
 
 /// What the rounds of a row did.
