@@ -13,18 +13,27 @@ use crate::support::{Client, wait};
 /// The answer to the revocation of a key.
 #[derive(Clone, Debug)]
 pub(super) struct Revoked {
+    pub(super) sent: Instant,
     pub(super) answered: Instant,
     pub(super) published: bool,
     /// The numbers of the nodes that were not heard of.
     pub(super) silent: Vec<u64>,
 }
 
-/// How often a counter was raised.
-#[derive(Clone, Copy, Debug, Default)]
+/// A key that was created.
+#[derive(Clone, Debug)]
+pub(super) struct Created {
+    pub(super) name: String,
+    pub(super) sent: Instant,
+}
+
+/// The changes that raised a counter.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Raised {
-    pub(super) surely: u64,
-    /// Changes whose answers were lost.
-    pub(super) perhaps: u64,
+    /// When each change that was made was sent.
+    pub(super) surely: Vec<Instant>,
+    /// The number of changes whose answers were lost.
+    pub(super) perhaps: usize,
 }
 
 /// Sends changes to nodes.
@@ -39,9 +48,10 @@ impl Changes {
     pub(super) async fn revoke(mut self, key: String) -> Revoked {
         self.random.pause_ms(0, 1_000).await;
         let path = format!("keys/{key}");
-        let answer = self.repeat("PATCH", &path, &json!({"state": "revoked"}), None).await;
+        let (answer, sent) = self.repeat("PATCH", &path, &json!({"state": "revoked"}), None).await;
         let silent = answer.header("x-llmgw-silent-nodes").unwrap_or_default();
         Revoked {
+            sent,
             answered: Instant::now(),
             published: answer.header("x-llmgw-published") == Some("true"),
             silent: silent.split(',').filter_map(|node| node.trim().parse().ok()).collect(),
@@ -49,13 +59,16 @@ impl Changes {
     }
 
     /// Creates three keys, each with an idempotency key of its own.
-    pub(super) async fn create_keys(mut self, project: String, seed: u64) {
+    pub(super) async fn create_keys(mut self, project: String, seed: u64) -> Vec<Created> {
+        let mut created = Vec::new();
         for number in 0..3 {
             let name = format!("made-{seed}-{number}");
             let body = json!({"name": name, "project": project});
-            self.repeat("POST", "keys", &body, Some(&name)).await;
+            let (_, sent) = self.repeat("POST", "keys", &body, Some(&name)).await;
+            created.push(Created { name, sent });
             self.random.pause_ms(0, 400).await;
         }
+        created
     }
 
     /// Raises the number that is the name of a key, as often as fits into the time, with `If-Match`.
@@ -68,8 +81,9 @@ impl Changes {
             let count: u64 = shown.json()["name"].as_str().unwrap().parse().unwrap();
             let client = self.admin().with("if-match", tag);
             let body = Bytes::from(json!({"name": (count + 1).to_string()}).to_string());
+            let sent = Instant::now();
             match answered(client.send("PATCH", &path, body)).await {
-                Some(answer) if answer.status == 200 => raised.surely += 1,
+                Some(answer) if answer.status == 200 => raised.surely.push(sent),
                 Some(answer) if matches!(answer.status, 409 | 412) => {}
                 _ => raised.perhaps += 1,
             }
@@ -78,8 +92,14 @@ impl Changes {
         raised
     }
 
-    /// Sends a change to one node after the other until one has made it.
-    async fn repeat(&mut self, method: &str, path: &str, body: &Value, once: Option<&str>) -> Whole {
+    /// Sends a change to one node after the other until one has made it. Returns also when it was sent to that node.
+    async fn repeat(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &Value,
+        once: Option<&str>,
+    ) -> (Whole, Instant) {
         let (path, body) = (format!("/admin/api/{path}"), Bytes::from(body.to_string()));
         let made = async {
             loop {
@@ -87,8 +107,9 @@ impl Changes {
                 if let Some(once) = once {
                     client = client.with("idempotency-key", once);
                 }
+                let sent = Instant::now();
                 match answered(client.send(method, &path, body.clone())).await {
-                    Some(answer) if matches!(answer.status, 200 | 201) => return answer,
+                    Some(answer) if matches!(answer.status, 200 | 201) => return (answer, sent),
                     _ => self.random.pause_ms(10, 100).await,
                 }
             }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use postgres_server::{ProxyMode, Replication};
+use postgres_server::{PostgresProxy, PostgresServer, ProxyMode, Replication};
 use rustix::process::Signal;
 use tokio::task::block_in_place;
 
@@ -11,6 +11,7 @@ use super::rig::Rig;
 use crate::support::clock;
 use crate::support::gateway::Setup;
 use crate::support::random::Random;
+use crate::support::wait;
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub(super) enum Fault {
     KillServer,
     /// The server is killed, and a standby that has every commit takes over.
     Promote,
+    /// The server is killed, and a standby that lacks the last commits takes over.
+    PromoteBehind,
 }
 
 impl Fault {
@@ -46,15 +49,50 @@ impl Fault {
         matches!(self, Self::Kill | Self::SetClock)
     }
 
+    /// True if the server may lose commits that it has acknowledged.
+    pub(super) fn loses_commits(self) -> bool {
+        self == Self::PromoteBehind
+    }
+
     /// True if what the node had of limits stays counted, although nobody uses it.
     pub(super) fn loses_shares(self) -> bool {
         self == Self::LoseDisk
     }
 }
 
+/// A standby that follows the server, and takes over in this round.
+pub(super) struct Standby {
+    server: PostgresServer,
+    /// The standby gets everything through it, and falls behind when it stands still. Without it, commits wait for the standby.
+    link: Option<PostgresProxy>,
+}
+
+impl Standby {
+    /// Starts the standby of a round, if a standby takes over in it.
+    pub(super) fn start(fault: Fault, rig: &Rig) -> Option<Self> {
+        match fault {
+            Fault::Promote => {
+                let server = block_in_place(|| rig.server.standby(Replication::Synchronous));
+                Some(Self { server, link: None })
+            }
+            Fault::PromoteBehind => {
+                let link = PostgresProxy::start(rig.server.address());
+                let follow = || rig.server.standby_through(link.address(), Replication::Asynchronous);
+                Some(Self { server: block_in_place(follow), link: Some(link) })
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Lets the node at `at`, or the server, fail for a while. Afterwards all nodes run.
-pub(super) async fn strike(rig: &mut Rig, at: usize, random: &mut Random) {
-    match rig.fault {
+pub(super) async fn strike(
+    (fault, standby): (Fault, Option<Standby>),
+    rig: &mut Rig,
+    at: usize,
+    random: &mut Random,
+) {
+    match fault {
         Fault::Kill => restart(rig, at, random, |setup| setup).await,
         Fault::SetClock => {
             let seconds = i64::try_from(random.between(0, 50)).unwrap() - 25;
@@ -92,7 +130,11 @@ pub(super) async fn strike(rig: &mut Rig, at: usize, random: &mut Random) {
             random.pause_ms(0, 2_000).await;
             block_in_place(|| rig.server.restart());
         }
-        Fault::Promote => promote(rig, random).await,
+        Fault::Promote | Fault::PromoteBehind => {
+            let standby = standby.unwrap();
+            fall_behind(rig, &standby, random).await;
+            take_over(rig, standby);
+        }
     }
 }
 
@@ -152,18 +194,32 @@ async fn lose_commits(rig: &Rig, random: &mut Random) {
     block_in_place(|| rig.proxies.iter().for_each(|proxy| proxy.set(ProxyMode::Pass)));
 }
 
-/// Makes a standby that has everything the server.
-async fn promote(rig: &mut Rig, random: &mut Random) {
-    let standby = block_in_place(|| rig.server.standby(Replication::Synchronous));
-    random.pause_ms(0, 500).await;
+/// Stops what the standby gets if it has a link. The server then commits what the standby lacks.
+async fn fall_behind(rig: &Rig, standby: &Standby, random: &mut Random) {
+    let Some(link) = &standby.link else { return };
+    let place = || rig.server.query("SELECT pg_current_wal_lsn()");
+    let reached = block_in_place(|| {
+        link.set(ProxyMode::HalfOpen);
+        place()
+    });
+    random.pause_ms(100, 3_000).await;
+    wait::eventually("a commit that the standby lacks", async || {
+        block_in_place(|| place() != reached).then_some(())
+    })
+    .await;
+}
+
+/// Kills the server, and leads all nodes to the standby instead.
+fn take_over(rig: &mut Rig, Standby { server, link }: Standby) {
     block_in_place(|| {
         rig.server.kill();
-        standby.promote();
+        server.promote();
+        drop(link);
         for proxy in &rig.proxies {
-            proxy.lead_to(standby.address());
+            proxy.lead_to(server.address());
             proxy.set(ProxyMode::Cut);
             proxy.set(ProxyMode::Pass);
         }
     });
-    rig.server = standby;
+    rig.server = server;
 }

@@ -1,4 +1,4 @@
-//! What a row runs on: the server, a proxy to it for each node, the nodes, and an upstream that counts requests.
+//! The parts that a row runs on: the server, a proxy to it for each node, the nodes, and an upstream that counts requests.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use postgres_server::{PostgresProxy, PostgresServer};
 use serde_json::Value;
 
-use super::fault::Fault;
 use crate::nodes::node;
 use crate::support::admin::Admin;
 use crate::support::gateway::{ADMIN_KEY, Gateway, Setup};
@@ -19,7 +18,6 @@ use crate::support::{Answer, Client, Upstream, Yaml};
 pub(super) const NODES: usize = 3;
 
 pub(super) struct Rig {
-    pub(super) fault: Fault,
     pub(super) nodes: Vec<Gateway>,
     pub(super) addresses: Addresses,
     pub(super) proxies: Vec<PostgresProxy>,
@@ -38,7 +36,7 @@ pub(super) struct Addresses(Arc<[AtomicU16; NODES]>);
 pub(super) struct Arrived(Arc<Mutex<HashMap<String, Vec<Instant>>>>);
 
 impl Rig {
-    pub(super) async fn start(fault: Fault) -> Self {
+    pub(super) async fn start() -> Self {
         let server = PostgresServer::start();
         let upstream = Upstream::start().await;
         let arrived = Arrived::default();
@@ -49,7 +47,7 @@ impl Rig {
         });
         let proxies = (0..NODES).map(|_| PostgresProxy::start(server.address())).collect();
         let (nodes, addresses, yaml) = (Vec::new(), Addresses::default(), Yaml::one(upstream.base_url()));
-        let mut rig = Self { fault, nodes, addresses, proxies, server, arrived, yaml, _upstream: upstream };
+        let mut rig = Self { nodes, addresses, proxies, server, arrived, yaml, _upstream: upstream };
         for at in 0..NODES {
             let node = rig.setup(at).start().await;
             rig.put(at, node);
