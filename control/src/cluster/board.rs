@@ -128,18 +128,12 @@ impl NodeBoard {
     ) -> Result<(Vec<(NodeLabel, T)>, Vec<NodeRow>), QueryError> {
         // A topic of its own: it must not replace the keys of the live page.
         self.ask_for_frames(ASK_ONCE, Vec::new()).await?;
-        let until = Instant::now() + ANSWER_TIME_MAX;
-        loop {
-            let frames: Vec<(NodeLabel, T)> = self.shown(FRAME).await?;
-            let has_frame = |row: &NodeRow| frames.iter().any(|(node, _)| node.node == row.node.number());
-            let nodes = self.all_nodes().await?;
-            let missing: Vec<NodeRow> = self.others(&nodes).filter(|row| !has_frame(row)).cloned().collect();
-            let waits = missing.iter().any(|row| row.standing == NodeStanding::Live);
-            if !waits || Instant::now() >= until {
-                return Ok((frames, missing));
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
+        let (mut rows, nodes) = self.wait_for_others(FRAME, |_| false).await?;
+        rows.retain(|(node, _)| *node != self.node);
+        let frames = read(rows, &nodes);
+        let has_frame = |row: &NodeRow| frames.iter().any(|(node, _)| node.node == row.node.number());
+        let missing = self.others(&nodes).filter(|row| !has_frame(row)).cloned().collect();
+        Ok((frames, missing))
     }
 
     async fn ask_for_frames(&self, topic: &'static str, keys: Vec<String>) -> Result<(), QueryError> {
@@ -182,23 +176,35 @@ impl NodeBoard {
     /// Waits for the first node whose answer to the question or order `id` is not empty. Ends when all live nodes have
     /// answered, after [`ANSWER_TIME_MAX`] at most.
     pub(crate) async fn replies(&self, id: &str) -> Result<Replies, QueryError> {
-        let (topic, until) = (answer_topic(id), Instant::now() + ANSWER_TIME_MAX);
+        let topic = answer_topic(id);
+        let (rows, nodes) = self.wait_for_others(&topic, |body| !body.is_empty()).await?;
+        if let Some((node, sealed)) = rows.iter().find(|(_, body)| !body.is_empty()) {
+            let opened = self.keys.open(&place(&topic), sealed);
+            let opened = opened.map_err(|_| DbError::bad_value("the answer of a node has another seal"))?;
+            return Ok(Replies { found: Some((label(&nodes, *node), opened)), silent: Vec::new() });
+        }
+        let has_answered = |row: &NodeRow| rows.iter().any(|(node, _)| *node == row.node);
+        let silent = self.others(&nodes).filter(|row| !has_answered(row)).cloned().collect();
+        Ok(Replies { found: None, silent })
+    }
+
+    /// Waits until all other live nodes show something under a topic, or one of them something that `is_enough`, for
+    /// [`ANSWER_TIME_MAX`] at most. Returns what is shown then, and all nodes.
+    async fn wait_for_others(
+        &self,
+        topic: &str,
+        is_enough: fn(&[u8]) -> bool,
+    ) -> Result<(Vec<(NodeId, Vec<u8>)>, Vec<NodeRow>), QueryError> {
+        let until = Instant::now() + ANSWER_TIME_MAX;
         loop {
-            let (board, asked) = (self.clone(), topic.clone());
-            let found = self.readers.ask(move |db| Ok((board::all(db, &asked)?, board.nodes(db)?)));
+            let (board, topic) = (self.clone(), topic.to_owned());
+            let found = self.readers.ask(move |db| Ok((board::all(db, &topic)?, board.nodes(db)?)));
             let (rows, nodes) = found.await?;
-            if let Some((node, sealed)) = rows.iter().find(|(_, body)| !body.is_empty()) {
-                let opened = self.keys.open(&place(&topic), sealed);
-                let opened =
-                    opened.map_err(|_| DbError::bad_value("the answer of a node has another seal"))?;
-                return Ok(Replies { found: Some((label(&nodes, *node), opened)), silent: Vec::new() });
-            }
-            let has_answered = |row: &NodeRow| rows.iter().any(|(node, _)| *node == row.node);
-            let silent: Vec<NodeRow> =
-                self.others(&nodes).filter(|row| !has_answered(row)).cloned().collect();
-            let waits = silent.iter().any(|row| row.standing == NodeStanding::Live);
+            let is_shown = |row: &NodeRow| rows.iter().any(|(node, _)| *node == row.node);
+            let is_missing = |row: &NodeRow| row.standing == NodeStanding::Live && !is_shown(row);
+            let waits = self.others(&nodes).any(is_missing) && !rows.iter().any(|(_, body)| is_enough(body));
             if !waits || Instant::now() >= until {
-                return Ok(Replies { found: None, silent });
+                return Ok((rows, nodes));
             }
             tokio::time::sleep(PAUSE).await;
         }
