@@ -1,4 +1,4 @@
-//! What nodes show each other: running requests, the live page, cancellations, captured exchanges, and measurements of alerts.
+//! Values that nodes show each other: running requests, the live page, cancellations, captured exchanges, and measurements of alerts.
 
 use postgres_server::Database;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What an operator of several nodes sees and does: nodes that are lost, a database that is away, full or read-only.
+//! Several nodes as their operator sees them: nodes that are lost, a database that is away, full or read-only.
 
 use postgres_server::{PostgresServer, installed};
 use serde_json::{Value, json};

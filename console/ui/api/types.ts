@@ -1985,9 +1985,9 @@ export type NodeLabel = {
   node: number;
 };
 
-/** What a node may use of a limit. Amounts are in the unit of the metric, money in micro-dollars. */
+/** The share of a node in a limit. Amounts are in the unit of the metric, money in micro-dollars. */
 export type NodeShare = {
-  /** What the node may use in this window, with what it has used. The rest is unused, and counts as used for other nodes. */
+  /** The amount that the node may use in this window, including what it has used. The rest is unused, and counts as used for other nodes. */
   granted: number;
   limit: number;
   metric: Metric;
@@ -1995,7 +1995,7 @@ export type NodeShare = {
   name: string;
   /** The ID of the limit. */
   quota: string;
-  /** What the stored records of the node have used. Limits by the minute and of concurrent requests have none. */
+  /** The amount that the stored records of the node have used. Limits by the minute and of concurrent requests have none. */
   used: number;
   /** Null for concurrent requests. */
   window: Period | null;

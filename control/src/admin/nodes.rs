@@ -84,7 +84,7 @@ struct DetailedNode {
     shares: Vec<ShownShare>,
 }
 
-/// What a node may use of a limit. Amounts are in the unit of the metric, money in micro-dollars.
+/// The share of a node in a limit. Amounts are in the unit of the metric, money in micro-dollars.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "NodeShare"))]
@@ -99,9 +99,10 @@ struct ShownShare {
     #[cfg_attr(test, schemars(with = "Option<crate::common::shared_shapes::Period>"))]
     window: Option<Period>,
     limit: u64,
-    /// What the node may use in this window, with what it has used. The rest is unused, and counts as used for other nodes.
+    /// The amount that the node may use in this window, including what it has used. The rest is unused, and counts as used for
+    /// other nodes.
     granted: u64,
-    /// What the stored records of the node have used. Limits by the minute and of concurrent requests have none.
+    /// The amount that the stored records of the node have used. Limits by the minute and of concurrent requests have none.
     used: u64,
 }
 

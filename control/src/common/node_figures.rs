@@ -1,5 +1,5 @@
-//! What this node has done in the database that nodes share, since the process started. The threads that do it count it here,
-//! and `GET /metrics` shows it.
+//! Counts of the work of this node in the database that nodes share, since the process started. The threads that do the work
+//! count it, and `GET /metrics` shows the counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! What a node shows the others once a second while somebody looks at a live page, at any of them: its running requests, its
+//! The frame that a node shows the others once a second while a live page is open at any of them: its running requests, its
 //! circuits that are not closed, and the requests with watched keys.
 //!
 //! A frame has at most [`FRAME_BYTES_MAX`]. Running requests that do not fit are counted, as those beyond the listed ones.

@@ -1,4 +1,4 @@
-//! The table `board`: what nodes show each other for a short time, such as measurements. On PostgreSQL its rows are not
+//! The table `board`: values that nodes show each other for a short time, such as measurements. On PostgreSQL its rows are not
 //! logged: a crash of the server empties it.
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::db::engine::{Db, DbResult, named_params};
 use crate::db::record_id::NodeId;
 
-/// What a node shows under a topic.
+/// A value that a node shows under a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BoardRow {
     pub(crate) node: NodeId,
@@ -20,7 +20,7 @@ pub(crate) fn put(db: &Db, node: NodeId, topic: &str, body: &[u8], time: Duratio
     db.execute(PUT, named_params! {":node": node, ":topic": topic, ":body": body, ":time": time}).map(drop)
 }
 
-/// Returns what each node shows under a topic now, by the number of the node.
+/// Returns the value that each node shows under a topic now, by the number of the node.
 pub(crate) fn all(db: &Db, topic: &str) -> DbResult<Vec<(NodeId, Vec<u8>)>> {
     db.rows(ALL, named_params! {":topic": topic}, |row| Ok((row.get("node")?, row.get("body")?)))
 }

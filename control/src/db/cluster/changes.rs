@@ -19,7 +19,7 @@ pub(crate) struct Mark {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChangeRow {
     pub(crate) mark: Mark,
-    /// What the change touched, as JSON.
+    /// The parts of the state that the change touched, as JSON.
     pub(crate) touched: String,
 }
 

@@ -1,4 +1,4 @@
-//! What nodes that share a PostgreSQL know of each other: the tables `cluster`, `changes`, `nodes`, `fences`, `job_leases` and
+//! The tables by which nodes that share a PostgreSQL know each other: `cluster`, `changes`, `nodes`, `fences`, `job_leases` and
 //! `board`. Their statements use the clock and the start of the server (`engine/postgres/schema.rs`), so they run on
 //! PostgreSQL only.
 

@@ -62,7 +62,7 @@ pub(crate) struct NodeRow {
     pub(crate) standing: NodeStanding,
 }
 
-/// What a node reports of itself while it runs.
+/// The report of a node on itself while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeReport {
     /// SHA-256 of the configuration file in force as hexadecimal digits.

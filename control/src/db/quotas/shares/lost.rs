@@ -13,8 +13,8 @@ use crate::db::cluster::fences::{self, Lane};
 use crate::db::engine::{Db, DbError, DbResult, Row, named_params};
 use crate::db::record_id::NodeId;
 
-/// What a node may use of a limit in its current window, and what the records that are stored have used. Amounts are in the unit
-/// of the metric.
+/// The share of a node in the current window of a limit, and the amount that its stored records have used. Amounts are in the
+/// unit of the metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeShare {
     pub(crate) quota: String,

@@ -1,4 +1,4 @@
-//! What nodes have used of the limits that they share. Runs in the transaction that stores the usage.
+//! The amounts that nodes have used of the limits that they share. Runs in the transaction that stores the usage.
 //!
 //! Invariant: `granted` changes in the session of the shares alone. A window that was used up stays so, even if what was
 //! used of it is corrected later: the counter of the node has the correction, and gives back what nothing uses then.

@@ -1,4 +1,4 @@
-//! What the transactions of shares do in the tables `quota_window` and `quota_share`.
+//! The statements of the transactions of shares on the tables `quota_window` and `quota_share`.
 //!
 //! Lists of windows are JSON lists of texts with fields of fixed width, which plain SQL takes apart.
 //! Rows of windows are created and locked in the order of their keys.
@@ -43,13 +43,13 @@ pub(super) enum ShortChange {
     BecomesNone,
 }
 
-/// What a node learns of a window with each sign of life.
+/// The news of a window that a node gets with each sign of life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WindowNews {
     pub(crate) key: WindowKey,
     /// True if another node starves, or if more is granted than the limit allows.
     pub(crate) is_pressed: bool,
-    /// What other nodes have used, in counted units.
+    /// The amount that other nodes have used, in counted units.
     pub(crate) elsewhere: u64,
 }
 
