@@ -5,6 +5,7 @@ mod copy;
 mod nemesis;
 mod one;
 mod operator;
+mod revocation;
 mod several;
 
 use postgres_server::{Database, installed, shared};

@@ -23,14 +23,15 @@ pub(crate) fn promised(limit: Duration) -> Duration {
     if is_full() { limit } else { limit * 10 }
 }
 
-/// Formats times: their number, median and maximum.
+/// Formats times: their number, median, 99th percentile and maximum.
 pub(crate) fn times(times: &mut [Duration]) -> String {
     times.sort_unstable();
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     format!(
-        "n {}, p50 {:.2} ms, max {:.2} ms",
+        "n {}, p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms",
         times.len(),
         ms(times[times.len() / 2]),
+        ms(times[times.len() * 99 / 100]),
         ms(times[times.len() - 1])
     )
 }
