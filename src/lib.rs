@@ -116,6 +116,7 @@ impl Gateway {
             snapshots: reader.clone(),
             usage_logs,
             upstream_tls,
+            proxies: config.proxies.clone(),
             alarm: signals.alarm.clone(),
             capture: config.logging.bodies.then(|| state.capture()),
             affinity: AffinityParams {

@@ -154,6 +154,7 @@ impl Fixture {
             snapshots,
             usage_logs: vec![Box::new(Log(log))],
             upstream_tls: crate::tls::client(None, false).unwrap(),
+            proxies: shared::proxy::Proxies::default(),
             alarm: Alarm::default(),
             capture: None,
             affinity: AffinityParams {

@@ -9,6 +9,7 @@ use shared::activity::Activity;
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
 use shared::port::{Capture, Handler, ShareGrants};
+use shared::proxy::Proxies;
 use shared::snapshot::SnapshotReader;
 use shared::usage::UsageLog;
 
@@ -34,6 +35,8 @@ pub struct Params {
     pub usage_logs: Vec<Box<dyn UsageLog>>,
     /// TLS configuration for upstreams, with the trust roots; this crate sets its ALPN protocols.
     pub upstream_tls: rustls::ClientConfig,
+    /// The proxies of the variables.
+    pub proxies: Proxies,
     /// Raised if a worker thread ends early.
     pub alarm: Alarm,
     /// Captures the exchanges of clients; `None` captures nothing.
@@ -84,8 +87,18 @@ impl std::fmt::Debug for Process {
 impl Process {
     /// Creates the state, and returns it with the logs of the workers.
     pub(crate) fn new(params: Params) -> io::Result<(Self, Vec<Box<dyn UsageLog>>)> {
-        let Params { settings, build, snapshots, usage_logs, upstream_tls, alarm, capture, affinity, shares } =
-            params;
+        let Params {
+            settings,
+            build,
+            snapshots,
+            usage_logs,
+            upstream_tls,
+            proxies,
+            alarm,
+            capture,
+            affinity,
+            shares,
+        } = params;
         let workers = usage_logs.len();
         let activity = Arc::<Activity>::default();
         let memory = Arc::new(MemoryBudget::new(settings.held_bytes_max));
@@ -103,7 +116,7 @@ impl Process {
             settings: Arc::new(settings),
             build,
             snapshots,
-            tls: Arc::new(Tls::new(&upstream_tls, Resolver::start(&alarm)?)),
+            tls: Arc::new(Tls::new(&upstream_tls, Resolver::start(&alarm)?, proxies)),
             fallback: OnceLock::new(),
             draining: AtomicBool::new(false),
             capture,

@@ -26,6 +26,22 @@ pub fn client_network(address: IpAddr) -> IpAddr {
     }
 }
 
+/// Returns true if resolvers read the name `host` as an IPv4 address, such as `2852039166` and `0xa9fea9fe`: a name that ends
+/// in a number.
+pub fn is_disguised_address(host: &str) -> bool {
+    let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+    let is_hex = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    last.bytes().all(|byte| byte.is_ascii_digit()) || last.strip_prefix("0x").is_some_and(is_hex)
+}
+
+/// Returns true for the names of metadata services.
+pub fn is_metadata_name(host: &str) -> bool {
+    let host = host.trim_end_matches('.');
+    METADATA_NAMES.iter().any(|name| host.eq_ignore_ascii_case(name))
+}
+
+const METADATA_NAMES: [&str; 4] = ["metadata.google.internal", "metadata.goog", "metadata", "instance-data"];
+
 fn is_refused_v6(v6: Ipv6Addr) -> bool {
     let [first, second, ..] = v6.segments();
     v6.is_unicast_link_local()

@@ -31,6 +31,7 @@ pub mod policy;
 pub mod port;
 pub mod prices;
 pub mod provider;
+pub mod proxy;
 pub mod quota;
 pub mod reasoning_seal;
 pub mod request_traces;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::Access;
 use crate::id::{ModelId, ProviderId};
+use crate::proxy::OwnWay;
 use crate::quota::ShareNeed;
 use crate::routing::{Endpoint, Target};
 use crate::running::RunningExchanges;
@@ -259,6 +260,10 @@ impl MetadataServer {
 /// `http`.
 #[derive(Clone, Debug)]
 pub struct SocketPath(pub Box<str>);
+
+/// A request extension of the control service: the request takes this way, instead of that of the variables.
+#[derive(Clone, Debug)]
+pub struct Via(pub Arc<OwnWay>);
 
 /// A request extension of the control service: only the head of the response is needed. Its body is not read, so its size
 /// and encoding do not matter, and the returned body is empty.

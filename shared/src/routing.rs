@@ -21,6 +21,7 @@ use crate::provider::ProviderKind;
 use crate::provider::path::{ListAddress, Paths, UpstreamCall};
 use crate::provider::quirks::Quirks;
 use crate::provider::signer::RequestSigner;
+use crate::proxy::OwnWay;
 use crate::secret::Secret;
 
 /// One configured upstream connection.
@@ -152,6 +153,8 @@ pub struct Origin {
     pub port: u16,
     /// The path of the Unix socket to connect to, instead of host and port.
     pub socket: Option<Box<str>>,
+    /// The way of its own, if it does not take that of the variables.
+    pub way: Option<Arc<OwnWay>>,
     /// The paths of its calls.
     pub paths: Paths,
     /// The addresses of its lists of models, which are combined; empty if it has no lists.

@@ -98,7 +98,10 @@ fn variable_repair(name: &str, state_dir: Option<&Path>) -> String {
                 "export {name}=\"$(openssl rand -base64 32)\" for a new state; the key of an existing one"
             )
         }
-        _ => format!("unset {name}, or set it to a valid value"),
+        _ => match config::variable_of_file(name) {
+            Some(value) => format!("correct the file that {name} names, or unset it and set {}", value.name),
+            None => format!("unset {name}, or set it to a valid value"),
+        },
     }
 }
 

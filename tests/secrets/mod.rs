@@ -17,12 +17,15 @@ use serde_json::{Value, json};
 use crate::support::admin::Admin;
 use crate::support::figure::figure;
 use crate::support::gateway::{ADMIN_KEY, ENCRYPTION_KEY, Setup};
+use crate::support::proxy::{HttpProxy, Manner};
 use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat};
 
 /// The key of the file's provider, as [`Yaml`] writes it.
 const FILE_KEY: &str = "upstream-secret-of-up";
 const API_KEY: &str = "planted-key-of-the-made-provider-7f3a";
 const HEADER: &str = "planted-header-of-the-made-provider-91";
+const FILED: &str = "planted-secret-of-a-file-d41b-and-of-a-header";
+const PROXY_PASSWORD: &str = "planted-password-of-a-proxy-88e2";
 const PROMPT: &str = "planted prompt canary: seven violet herons";
 const COMPLETION: &str = "planted answer canary: nine amber foxes";
 
@@ -187,6 +190,8 @@ fn planted(key: &str) -> Planted {
     planted.add("the file's upstream key", FILE_KEY);
     planted.add("the made provider's key", API_KEY);
     planted.add("the made provider's header", HEADER);
+    planted.add("the secret of a file", FILED);
+    planted.add("the password of a proxy", PROXY_PASSWORD);
     planted.add("the administrator's key", ADMIN_KEY);
     planted.add("a wrong key", "planted-wrong-key-that-nobody-has");
     planted.add("the project key", key);
@@ -200,11 +205,39 @@ fn planted(key: &str) -> Planted {
     planted
 }
 
+/// Files with secrets, as a container mounts them.
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, secret) in [("administrator", ADMIN_KEY), ("filed", FILED), ("proxy", PROXY_PASSWORD)] {
+            std::fs::write(folder.path().join(name), format!("{secret}\n")).unwrap();
+        }
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+}
+
 #[tokio::test]
 async fn no_planted_secret_is_stored_logged_or_returned() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion(COMPLETION));
-    let setup = Setup::new(&Yaml::one(upstream.base_url())).env("LLMGW_LOG", "trace");
+    let proxy = HttpProxy::start(Manner::Lead(upstream.address())).await;
+    let files = Files::new();
+    let filed = format!(
+        "headers: {{X-Filed: '${{FILE:{}}}'}}\nproxy: '{}'",
+        files.path("filed"),
+        proxy.url(&format!("user:${{FILE:{}}}", files.path("proxy")))
+    );
+    let yaml = Yaml::one(upstream.base_url()).provider_with("filed", upstream.base_url(), &filed);
+    let setup = Setup::new(&yaml)
+        .env("LLMGW_LOG", "trace")
+        .without("LLMGW_API_KEY")
+        .env("LLMGW_API_KEY_FILE", files.path("administrator"));
     let gateway = setup.start().await;
     let admin = Admin(gateway.client());
     let made = json!({
@@ -216,7 +249,7 @@ async fn no_planted_secret_is_stored_logged_or_returned() {
     let key = admin.key(json!({"project": project})).await;
     let with_key = Client::new(gateway.address(), Some(&key.key));
     for client in [gateway.client(), with_key.clone()] {
-        for model in ["up/m", "made/m"] {
+        for model in ["up/m", "made/m", "filed/m"] {
             let message = json!([{"role": "user", "content": PROMPT}]);
             let answer = client.chat(json!({"model": model, "messages": message}).to_string()).await;
             assert_eq!(answer.status, 200, "{:?}", answer.body);
@@ -231,6 +264,7 @@ async fn no_planted_secret_is_stored_logged_or_returned() {
     for (place, bytes) in &answers {
         planted.expect_none(place, bytes);
     }
+    assert!(!proxy.lines().is_empty(), "the provider has used its proxy");
     planted.expect_none("the log", gateway.log().as_bytes());
     gateway.logs("listening on").await;
     let setup = gateway.kill().await;

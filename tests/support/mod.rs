@@ -16,6 +16,7 @@ pub(crate) mod memory;
 pub(crate) mod otlp;
 pub(crate) mod proc;
 pub(crate) mod random;
+pub(crate) mod proxy;
 pub(crate) mod raw;
 pub(crate) mod small_disk;
 pub(crate) mod tls;

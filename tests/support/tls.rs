@@ -9,7 +9,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tempfile::TempDir;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-/// A certificate for `localhost` and the file that makes it trusted.
+/// The names in the certificate. The last one stands for an upstream that only a proxy finds.
+const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "models.example"];
+
+/// A certificate for these names and the file that makes it trusted.
 pub(crate) struct Authority {
     folder: TempDir,
     acceptor: TlsAcceptor,
@@ -20,7 +23,7 @@ impl Authority {
     /// Creates an authority that negotiates the given protocols by ALPN.
     pub(crate) fn new(protocols: &[&[u8]]) -> Self {
         let CertifiedKey { cert, signing_key } =
-            generate_simple_self_signed(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+            generate_simple_self_signed(NAMES.map(ToOwned::to_owned).to_vec()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("ca.pem"), cert.pem()).unwrap();
         std::fs::write(folder.path().join("key.pem"), signing_key.serialize_pem()).unwrap();

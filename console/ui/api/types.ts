@@ -2449,6 +2449,8 @@ export type Provider = {
   project: string | null;
   /** The protocols that the upstream speaks. */
   protocols: Protocol[];
+  /** The HTTP proxy that it sets, with a masked user; `direct` for none; null for that of the variables. */
+  proxy: string | null;
   /** The reason why it receives no requests; null if it is ready. */
   reason: string | null;
   /** Null for kinds without regions. */

@@ -11,6 +11,7 @@ import { plural } from "../part/format";
 import { Icon } from "../part/icon";
 import type { Typed } from "../part/number";
 import { OauthForm, OauthTile } from "./oauth";
+import { ProxyField } from "./provider/proxy";
 import { givenTimes, TimeoutFields } from "./provider/timeouts";
 
 /** A kind of provider that can be connected: of the registry, or one of our own for what it does not know. */
@@ -204,6 +205,7 @@ type Fields = {
   project: string;
   location: string;
   models: string;
+  proxy: string;
   timeout: Typed;
   stream_idle_timeout: Typed;
 };
@@ -240,6 +242,7 @@ function KeyForm({ kind, onConnected, onBack }: FormProps) {
     project: "",
     location: "",
     models: kind.type === "echo" ? "echo" : "",
+    proxy: "",
     timeout: "",
     stream_idle_timeout: "",
   });
@@ -297,6 +300,14 @@ function KeyForm({ kind, onConnected, onBack }: FormProps) {
       <Field label="Models" name="models" optional help="Beside those that its own list has. Separated by commas.">
         <Text value={fields.models} onValue={(models) => set({ models })} />
       </Field>
+      {kind.type !== "echo" && (
+        <details>
+          <summary>Proxy</summary>
+          <div class="form dialog-part">
+            <ProxyField value={fields.proxy} onValue={set} />
+          </div>
+        </details>
+      )}
       <details>
         <summary>Timeouts</summary>
         <div class="form dialog-part">

@@ -21,6 +21,7 @@ import { Table } from "../part/table";
 import { syncCatalog } from "./connect_provider";
 import { Proven } from "./models";
 import { SignInCard } from "./oauth";
+import { EditProxy } from "./provider/proxy";
 import { EditTimeouts } from "./provider/timeouts";
 import { ProviderCharts } from "./provider_charts";
 import { ProviderStateMark } from "./providers";
@@ -51,7 +52,7 @@ export function ProviderPage({ id }: { id: string }) {
   );
 }
 
-type Doing = "credential" | "timeouts" | "disable" | "delete" | "test" | null;
+type Doing = "credential" | "timeouts" | "proxy" | "disable" | "delete" | "test" | null;
 
 const refresh = (): void => changed("providers", "health", "catalog", "endpoints");
 
@@ -83,6 +84,7 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
       run: () => void patch({ responses_fallback: agents ? "strict" : "agents" }).catch((error: Error) => notify(error.message)),
       disabled: isFile,
     },
+    { label: "Change proxy", icon: "route", run: () => setDoing("proxy"), disabled: isFile || !of.base_url },
     { label: "Delete", icon: "trash-2", run: () => setDoing("delete"), danger: true, disabled: isFile },
   ];
   const prove = (model: string): void => {
@@ -133,6 +135,7 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
         <FactsCard of={of} health={health} />
       </div>
       {doing === "timeouts" && <EditTimeouts of={of} path={path} etag={etag} onSaved={refresh} onClose={close} />}
+      {doing === "proxy" && <EditProxy of={of} path={path} etag={etag} onSaved={refresh} onClose={close} />}
       {doing === "test" && <Test of={of} given={model} onClose={close} />}
       {doing === "credential" && <Credential of={of} patch={patch} onClose={close} />}
       {doing === "disable" && (
@@ -380,6 +383,7 @@ function FactsCard({ of, health }: { of: Provider; health: ProviderHealth | unde
           ["Codex", codexOf(of)],
           ["Answer begins", `within ${secondsText(of.timeout)}`],
           ["Pause in a stream", `up to ${secondsText(of.stream_idle_timeout)}`],
+          ["Proxy", of.proxy && <span class="mono wrap">{of.proxy}</span>],
         ]}
       />
       <Facts

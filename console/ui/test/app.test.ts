@@ -99,13 +99,15 @@ test("what connects a provider holds the fields that were filled", () => {
     project: "",
     location: "",
     models: "",
+    proxy: "",
     timeout: "",
     stream_idle_timeout: "",
   };
-  expect(bodyOf({ id: "groq", name: "Groq", type: "compatible", registry: true }, { ...empty, api_key: " k " })).toEqual({
+  expect(bodyOf({ id: "groq", name: "Groq", type: "compatible", registry: true }, { ...empty, api_key: " k ", proxy: "direct" })).toEqual({
     id: "mine",
     registry_id: "groq",
     api_key: "k",
+    proxy: "direct",
   });
   expect(bodyOf({ id: "echo", name: "Echo", type: "echo", registry: false }, { ...empty, models: "a, b", timeout: 20 })).toEqual({
     id: "mine",

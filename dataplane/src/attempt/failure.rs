@@ -173,10 +173,12 @@ fn of_dial_error(error: &DialError, provider: &ProviderInstance) -> Failure {
             Failure { next: Next::FailOver, idle: true, ..failure }
         }
         DialError::Local(error) => of_local_fault(error, provider),
-        DialError::Unresolved(_) | DialError::Io(_) | DialError::TimedOut => {
+        DialError::Unresolved(_) | DialError::Io(_) | DialError::TimedOut | DialError::Proxy(_) => {
             let message = format!("The provider '{id}' cannot be reached: {}.", error.cause());
             let failure = Failure::new(StepResult::Unreachable, ErrorKind::UpstreamUnreachable, message);
-            Failure { idle: true, ..failure }
+            let is_lasting = matches!(error, DialError::Proxy(fault) if fault.is_lasting());
+            let next = if is_lasting { Next::FailOver } else { failure.next };
+            Failure { idle: true, next, ..failure }
         }
     }
 }

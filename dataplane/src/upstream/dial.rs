@@ -1,18 +1,21 @@
-//! Connecting to upstreams: TCP and TLS, or the Unix socket of an extension.
+//! Connecting to upstreams: TCP and TLS, directly or through a proxy, or the Unix socket of an extension.
 
-use std::future::Future;
+use std::future::{Ready, ready};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Uri;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::rt::TokioIo;
 use rustix::io::Errno;
 use rustls::{CertificateError, ClientConfig};
-use shared::port::{BoxError, MetadataServer};
+use shared::address::{is_disguised_address, is_metadata_name, is_refused};
+use shared::port::MetadataServer;
+use shared::proxy::{Proxies, Proxy};
 use shared::routing::{HttpVersion, Origin};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -21,6 +24,7 @@ use tower_service::Service;
 
 use super::connect::connect_tcp;
 use super::resolve::Resolver;
+use super::tunnel::{ProxyFault, open_tunnel};
 
 /// Reason why a connection failed.
 #[derive(Debug)]
@@ -33,6 +37,8 @@ pub(crate) enum DialError {
     Io(io::Error),
     /// The gateway itself has no descriptor, port or memory for a connection.
     Local(io::Error),
+    /// The proxy made no connection.
+    Proxy(ProxyFault),
     /// The connection was not established in time.
     TimedOut,
 }
@@ -52,6 +58,7 @@ impl DialError {
             Self::Unresolved(error) => Self::Unresolved(copy(error)),
             Self::Io(error) => Self::Io(copy(error)),
             Self::Local(error) => Self::Local(copy(error)),
+            Self::Proxy(fault) => Self::Proxy(*fault),
             Self::TimedOut => Self::TimedOut,
         }
     }
@@ -63,15 +70,8 @@ impl DialError {
             Self::Unresolved(_) => "its host name was not found",
             Self::Io(error) => tls_error(error).map_or_else(|| cause_of_io(error), cause_of_tls),
             Self::Local(_) => "the gateway lacks a resource",
+            Self::Proxy(fault) => fault.cause(),
             Self::TimedOut => "there was no connection within 10 s",
-        }
-    }
-
-    /// Extracts the dial error from an error of the TLS connector.
-    fn from_boxed(error: BoxError) -> Self {
-        match error.downcast::<Self>() {
-            Ok(own) => *own,
-            Err(other) => Self::Io(io::Error::other(other)),
         }
     }
 }
@@ -83,6 +83,7 @@ impl std::fmt::Display for DialError {
         match self {
             Self::Refused(address) => write!(f, "{address} is a link-local or metadata address"),
             Self::Unresolved(error) | Self::Io(error) | Self::Local(error) => write!(f, "{error}"),
+            Self::Proxy(fault) => write!(f, "{fault}"),
             Self::TimedOut => f.write_str("no connection within 10 s"),
         }
     }
@@ -137,38 +138,84 @@ fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
 /// A socket to an upstream.
 #[derive(Debug)]
 pub(crate) enum UpstreamIo {
-    Plain(TcpStream),
+    /// The proxy is set if it is at the other end, and passes requests on by their absolute URIs.
+    Plain(TcpStream, Option<Arc<Proxy>>),
     Unix(UnixStream),
     // Boxed: TLS state takes over a kilobyte, which plain connections do not need.
     Tls(Box<TlsStream<TokioIo<TokioIo<TcpStream>>>>),
 }
 
-/// TLS connectors for upstreams, one for each set of ALPN protocols.
-#[derive(Clone, Debug)]
+/// TLS of connections to upstreams, one configuration for each set of ALPN protocols, and the proxies of the variables.
+#[derive(Debug)]
 pub(crate) struct Tls {
     resolver: Resolver,
-    auto: HttpsConnector<Tcp>,
-    http1: HttpsConnector<Tcp>,
-    http2: HttpsConnector<Tcp>,
+    proxies: Proxies,
+    auto: Arc<ClientConfig>,
+    http1: Arc<ClientConfig>,
+    http2: Arc<ClientConfig>,
 }
 
 impl Tls {
-    pub(crate) fn new(config: &ClientConfig, resolver: Resolver) -> Self {
-        let tcp = || Tcp(resolver.clone());
-        let builder = || HttpsConnectorBuilder::new().with_tls_config(config.clone()).https_only();
-        Self {
-            auto: builder().enable_all_versions().wrap_connector(tcp()),
-            http1: builder().enable_http1().wrap_connector(tcp()),
-            http2: builder().enable_http2().wrap_connector(tcp()),
-            resolver,
-        }
+    pub(crate) fn new(config: &ClientConfig, resolver: Resolver, proxies: Proxies) -> Self {
+        let with = |protocols: &[&[u8]]| {
+            let mut config = config.clone();
+            config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+            Arc::new(config)
+        };
+        Self { resolver, proxies, auto: with(&[H2, b"http/1.1"]), http1: with(&[]), http2: with(&[H2]) }
     }
 
     async fn connect(&self, origin: &Origin) -> Result<(UpstreamIo, bool), DialError> {
-        let mut connector = match origin.http {
-            HttpVersion::Auto => self.auto.clone(),
-            HttpVersion::Http1 => self.http1.clone(),
-            HttpVersion::Http2 => self.http2.clone(),
+        let is_http2 = origin.http == HttpVersion::Http2;
+        let tcp = match self.proxy_of(origin) {
+            None => connect_tcp(&self.resolver, &origin.host, origin.port).await?,
+            Some(proxy) => {
+                let tcp = self.connect_to(proxy, origin).await?;
+                if !origin.tls && !is_http2 {
+                    return Ok((UpstreamIo::Plain(tcp, Some(Arc::clone(proxy))), false));
+                }
+                tcp
+            }
+        };
+        if origin.tls {
+            self.handshake(tcp, origin).await
+        } else {
+            Ok((UpstreamIo::Plain(tcp, None), is_http2))
+        }
+    }
+
+    /// Returns the proxy on the way to `origin`.
+    fn proxy_of<'a>(&'a self, origin: &'a Origin) -> Option<&'a Arc<Proxy>> {
+        match &origin.way {
+            Some(way) => way.proxy.as_ref(),
+            None => self.proxies.of(origin.tls, &origin.host, origin.port),
+        }
+    }
+
+    /// Connects to the proxy, and opens a tunnel to `origin` if requests to it cannot be passed on. The proxy resolves names,
+    /// so only literal addresses and the names of metadata services are judged here.
+    async fn connect_to(&self, proxy: &Proxy, origin: &Origin) -> Result<TcpStream, DialError> {
+        match origin.host.parse::<IpAddr>() {
+            Ok(address) if is_refused(address) => return Err(DialError::Refused(address)),
+            Err(_) if is_metadata_name(&origin.host) || is_disguised_address(&origin.host) => {
+                return Err(DialError::Proxy(ProxyFault::ForbiddenName));
+            }
+            Ok(_) | Err(_) => {}
+        }
+        let connected = connect_tcp(&self.resolver, &proxy.host, proxy.port).await;
+        let mut tcp = connected.map_err(ProxyFault::unreached)?;
+        if origin.tls || origin.http == HttpVersion::Http2 {
+            let target = (origin.host.as_str(), origin.port);
+            open_tunnel(&mut tcp, proxy, target).await.map_err(DialError::Proxy)?;
+        }
+        Ok(tcp)
+    }
+
+    async fn handshake(&self, tcp: TcpStream, origin: &Origin) -> Result<(UpstreamIo, bool), DialError> {
+        let config = match origin.http {
+            HttpVersion::Auto => &self.auto,
+            HttpVersion::Http1 => &self.http1,
+            HttpVersion::Http2 => &self.http2,
         };
         let uri = Uri::builder()
             .scheme("https")
@@ -176,33 +223,51 @@ impl Tls {
             .path_and_query("/")
             .build()
             .map_err(|error| DialError::Io(io::Error::other(error)))?;
-        let stream = connector.call(uri).await.map_err(DialError::from_boxed)?;
+        let mut connector = HttpsConnector::from((Connected(Some(tcp)), Arc::clone(config)));
+        let stream = connector.call(uri).await.map_err(|error| DialError::Io(io::Error::other(error)))?;
         let MaybeHttpsStream::Https(stream) = stream else {
             return Err(DialError::Io(io::Error::other("the connector returned a connection without TLS")));
         };
         let stream = stream.into_inner();
-        let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        Ok((UpstreamIo::Tls(Box::new(stream)), http2))
+        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(H2);
+        Ok((UpstreamIo::Tls(Box::new(stream)), is_http2))
     }
 }
+
+/// The connector below TLS: returns the socket that leads to the upstream, which is connected already.
+struct Connected(Option<TcpStream>);
+
+impl Service<Uri> for Connected {
+    type Response = TokioIo<TcpStream>;
+    type Error = io::Error;
+    type Future = Ready<io::Result<Self::Response>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let tcp = self.0.take().ok_or_else(|| io::ErrorKind::NotConnected.into());
+        ready(tcp.map(TokioIo::new))
+    }
+}
+
+const H2: &[u8] = b"h2";
 
 /// Time limit for resolution, connect and TLS together.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Connects to `origin`; the flag is true if the connection uses HTTP/2.
 pub(crate) async fn dial(origin: &Origin, tls: &Tls) -> Result<(UpstreamIo, bool), DialError> {
-    let connect = async {
-        if let Some(path) = &origin.socket {
-            let unix = connect_unix(path).await?;
-            return Ok((UpstreamIo::Unix(unix), origin.http == HttpVersion::Http2));
-        }
-        if origin.tls {
-            return tls.connect(origin).await;
-        }
-        let tcp = connect_tcp(&tls.resolver, &origin.host, origin.port).await?;
-        Ok((UpstreamIo::Plain(tcp), origin.http == HttpVersion::Http2))
-    };
-    tokio::time::timeout(DIAL_TIMEOUT, connect).await.unwrap_or(Err(DialError::TimedOut))
+    if let Some(path) = &origin.socket {
+        let unix = tokio::time::timeout(DIAL_TIMEOUT, connect_unix(path)).await;
+        let unix = unix.unwrap_or(Err(DialError::TimedOut))?;
+        return Ok((UpstreamIo::Unix(unix), origin.http == HttpVersion::Http2));
+    }
+    tokio::time::timeout(DIAL_TIMEOUT, tls.connect(origin)).await.unwrap_or_else(|_| {
+        let is_by_proxy = tls.proxy_of(origin).is_some();
+        Err(if is_by_proxy { DialError::Proxy(ProxyFault::TimedOut) } else { DialError::TimedOut })
+    })
 }
 
 /// Connects to the metadata server of the machine: the only exception to
@@ -212,7 +277,7 @@ pub(crate) async fn dial_metadata() -> Result<UpstreamIo, DialError> {
         MetadataServer::ADDRESS.parse().map_err(|error| DialError::Io(io::Error::other(error)))?;
     let connect = TcpStream::connect((server, 80));
     match tokio::time::timeout(METADATA_TIMEOUT, connect).await {
-        Ok(Ok(tcp)) => Ok(UpstreamIo::Plain(tcp)),
+        Ok(Ok(tcp)) => Ok(UpstreamIo::Plain(tcp, None)),
         Ok(Err(error)) => Err(DialError::Io(error)),
         Err(_) => Err(DialError::TimedOut),
     }
@@ -220,29 +285,6 @@ pub(crate) async fn dial_metadata() -> Result<UpstreamIo, DialError> {
 
 /// Time limit for the connect; the server is on the same machine or absent.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// The connector below TLS: its sockets pass the same address checks.
-#[derive(Clone, Debug)]
-struct Tcp(Resolver);
-
-impl Service<Uri> for Tcp {
-    type Response = TokioIo<TcpStream>;
-    type Error = DialError;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, DialError>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), DialError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let resolver = self.0.clone();
-        Box::pin(async move {
-            let host = uri.host().unwrap_or_default();
-            let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
-            connect_tcp(&resolver, host, uri.port_u16().unwrap_or(443)).await.map(TokioIo::new)
-        })
-    }
-}
 
 async fn connect_unix(path: &str) -> Result<UnixStream, DialError> {
     UnixStream::connect(path)
@@ -265,6 +307,16 @@ pub(crate) fn is_local(error: &io::Error) -> bool {
     )
 }
 
+impl UpstreamIo {
+    /// Returns the proxy at the other end that passes requests on.
+    pub(super) fn forwarder(&self) -> Option<&Arc<Proxy>> {
+        match self {
+            Self::Plain(_, proxy) => proxy.as_ref(),
+            Self::Unix(_) | Self::Tls(_) => None,
+        }
+    }
+}
+
 impl AsyncRead for UpstreamIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -272,7 +324,7 @@ impl AsyncRead for UpstreamIo {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match &mut *self {
-            Self::Plain(io) => Pin::new(io).poll_read(cx, buf),
+            Self::Plain(io, _) => Pin::new(io).poll_read(cx, buf),
             Self::Unix(io) => Pin::new(io).poll_read(cx, buf),
             Self::Tls(io) => Pin::new(&mut **io).poll_read(cx, buf),
         }
@@ -282,7 +334,7 @@ impl AsyncRead for UpstreamIo {
 impl AsyncWrite for UpstreamIo {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match &mut *self {
-            Self::Plain(io) => Pin::new(io).poll_write(cx, buf),
+            Self::Plain(io, _) => Pin::new(io).poll_write(cx, buf),
             Self::Unix(io) => Pin::new(io).poll_write(cx, buf),
             Self::Tls(io) => Pin::new(&mut **io).poll_write(cx, buf),
         }
@@ -294,7 +346,7 @@ impl AsyncWrite for UpstreamIo {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match &mut *self {
-            Self::Plain(io) => Pin::new(io).poll_write_vectored(cx, bufs),
+            Self::Plain(io, _) => Pin::new(io).poll_write_vectored(cx, bufs),
             Self::Unix(io) => Pin::new(io).poll_write_vectored(cx, bufs),
             Self::Tls(io) => Pin::new(&mut **io).poll_write_vectored(cx, bufs),
         }
@@ -302,7 +354,7 @@ impl AsyncWrite for UpstreamIo {
 
     fn is_write_vectored(&self) -> bool {
         match self {
-            Self::Plain(io) => io.is_write_vectored(),
+            Self::Plain(io, _) => io.is_write_vectored(),
             Self::Unix(io) => io.is_write_vectored(),
             Self::Tls(io) => io.is_write_vectored(),
         }
@@ -310,7 +362,7 @@ impl AsyncWrite for UpstreamIo {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut *self {
-            Self::Plain(io) => Pin::new(io).poll_flush(cx),
+            Self::Plain(io, _) => Pin::new(io).poll_flush(cx),
             Self::Unix(io) => Pin::new(io).poll_flush(cx),
             Self::Tls(io) => Pin::new(&mut **io).poll_flush(cx),
         }
@@ -318,7 +370,7 @@ impl AsyncWrite for UpstreamIo {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut *self {
-            Self::Plain(io) => Pin::new(io).poll_shutdown(cx),
+            Self::Plain(io, _) => Pin::new(io).poll_shutdown(cx),
             Self::Unix(io) => Pin::new(io).poll_shutdown(cx),
             Self::Tls(io) => Pin::new(&mut **io).poll_shutdown(cx),
         }

@@ -1,12 +1,14 @@
 //! Outgoing requests of the control service, with the same sockets, TLS and address checks as requests to upstreams,
 //! each on its own connection.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{
     ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, USER_AGENT,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
-use shared::port::{BoxError, HeadOnly, HttpLimits, MetadataServer, SocketPath};
+use shared::port::{BoxError, HeadOnly, HttpLimits, MetadataServer, SocketPath, Via};
 use shared::provider::path::Paths;
 use shared::routing::{HttpVersion, Origin};
 
@@ -35,7 +37,8 @@ async fn exchange(
         return Err(format!("the method {} is not supported", request.method()).into());
     }
     let is_head_only = request.extensions().get::<HeadOnly>().is_some();
-    let origin = origin(request.uri(), request.extensions().get())?;
+    let way = request.extensions().get().map(|Via(way)| Arc::clone(way));
+    let origin = Origin { way, ..origin(request.uri(), request.extensions().get())? };
     let (io, is_http2) = if request.extensions().get::<MetadataServer>().is_some() {
         asks_for_token(&request)?;
         (dial_metadata().await?, false)
@@ -110,7 +113,10 @@ async fn send_http1(
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
     headers.insert(CONTENT_LENGTH, request.body().len().into());
     let mut connection = Box::new(UpstreamConnection::handshake(io).await?);
-    let head = connection.send(outgoing).await.map_err(SendError::from)?;
+    let head = connection.send(outgoing).await.map_err(|unanswered| match unanswered.error {
+        SendError::Dial(error) => no_connection(error),
+        error => error.into(),
+    })?;
     Ok((head.status, head.headers, UpstreamBody::Http1(connection)))
 }
 
@@ -160,6 +166,7 @@ fn origin(uri: &Uri, socket: Option<&SocketPath>) -> Result<Origin, BoxError> {
         host,
         port,
         socket: socket.map(|SocketPath(path)| path.clone()),
+        way: None,
         paths: Paths::default(),
         lists: Vec::new(),
         http: HttpVersion::Auto,

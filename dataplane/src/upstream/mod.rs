@@ -20,6 +20,7 @@ pub(crate) mod request;
 pub(crate) mod resolve;
 mod send;
 mod tap;
+pub(crate) mod tunnel;
 pub(crate) mod voice;
 
 pub(crate) use self::answer::{Broken, Incomplete, KeptHeaders, UpstreamBody, UpstreamResponse};

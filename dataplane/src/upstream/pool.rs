@@ -15,7 +15,7 @@ use super::http2::SharedConnections;
 /// Idle HTTP/1.1 and shared HTTP/2 connections of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
-    /// Connections by authority or path of a Unix socket, in one map for each combination of TLS and HTTP version.
+    /// Connections by way, authority or path of a Unix socket, in one map for each combination of TLS and HTTP version.
     slots: RefCell<[Slots; SPEECHES]>,
 }
 
@@ -52,9 +52,14 @@ fn speech(origin: &Origin) -> usize {
     version + if origin.tls { 3 } else { 0 }
 }
 
-/// Returns the authority of `origin`, or the path of its Unix socket, which no authority equals because it has a slash.
+/// Returns the key of the way that `origin` has of its own; otherwise its authority, or the path of its Unix socket, which no
+/// authority equals because it has a slash. The way of the variables is the same for the whole life of the process.
 fn place(origin: &Origin) -> &str {
-    origin.socket.as_deref().unwrap_or(origin.authority.as_str())
+    match (&origin.way, &origin.socket) {
+        (Some(way), _) => &way.key,
+        (None, Some(socket)) => socket,
+        (None, None) => origin.authority.as_str(),
+    }
 }
 
 impl Pool {
@@ -123,7 +128,10 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use shared::provider::path::Paths;
+    use shared::proxy::{OwnWay, Proxy};
 
     use super::*;
 
@@ -135,10 +143,26 @@ mod tests {
             host,
             port: 443,
             socket: None,
+            way: None,
             paths: Paths::default(),
             lists: Vec::new(),
             http: HttpVersion::Auto,
         }
+    }
+
+    #[test]
+    fn connections_by_different_ways_are_kept_apart() {
+        let pool = Pool::default();
+        let by = |url: Option<&str>| {
+            let way = OwnWay::new(url.map(|url| Proxy::parse(url).unwrap()), "upstream-1.example");
+            pool.shared(&Origin { way: Some(Arc::new(way)), ..origin(1) })
+        };
+        let (first, second) = (by(Some("http://a.example:1")), by(Some("http://u:p@a.example:1")));
+        let (direct, usual) = (by(None), pool.shared(&origin(1)));
+        let all = [&first, &second, &direct, &usual];
+        assert!((1..all.len()).all(|at| all[..at].iter().all(|other| !Rc::ptr_eq(all[at], other))));
+        assert!(Rc::ptr_eq(&first, &by(Some("http://a.example:1"))));
+        assert!(Rc::ptr_eq(&usual, &pool.shared(&origin(1))));
     }
 
     #[test]

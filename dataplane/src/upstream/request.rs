@@ -374,6 +374,7 @@ mod tests {
             host: "upstream.example".to_owned(),
             port: 8080,
             socket: None,
+            way: None,
             paths: Paths::default(),
             lists: Vec::new(),
             http: HttpVersion::Auto,

@@ -13,7 +13,7 @@ use serde_json::Value;
 use shared::clock::unix_ms;
 use shared::key_hash::KeyHasher;
 use shared::percent;
-use shared::port::{HttpClient, HttpLimits, SocketPath};
+use shared::port::{HttpClient, HttpLimits, SocketPath, Via};
 use shared::provider::path::{ListAddress, Pages};
 use shared::provider::sigv4::Signable;
 use shared::routing::{InstanceReach, Origin, ProviderInstance};
@@ -249,8 +249,13 @@ fn request(instance: &ProviderInstance, url: &str) -> Result<Request<Bytes>, htt
         headers.insert(name, value.clone());
     }
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-    if let InstanceReach::Network(Origin { socket: Some(path), .. }) = &instance.reach {
-        request.extensions_mut().insert(SocketPath(path.clone()));
+    if let InstanceReach::Network(Origin { socket, way, .. }) = &instance.reach {
+        if let Some(path) = socket {
+            request.extensions_mut().insert(SocketPath(path.clone()));
+        }
+        if let Some(way) = way {
+            request.extensions_mut().insert(Via(Arc::clone(way)));
+        }
     }
     Ok(request)
 }

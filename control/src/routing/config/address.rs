@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use http::Uri;
 use http::uri::Authority;
-use shared::address::is_refused;
+use shared::address::{is_disguised_address, is_metadata_name, is_refused};
 use shared::provider::ProviderKind;
 use shared::provider::path::{Layout, Missing, Paths, Place};
 use shared::routing::{HttpVersion, Origin};
@@ -128,6 +128,7 @@ impl BaseUrl {
             host: self.host.clone(),
             port: self.port,
             socket: self.socket.clone(),
+            way: None,
             paths: Paths::new(layout, &self.path, place)?,
             lists: layout.lists(&self.url, is_own, place)?,
             http,
@@ -217,17 +218,12 @@ fn host(authority: &Authority) -> Result<String, String> {
     }
 }
 
-/// Checks a host name. Resolvers read `2852039166` and `0xa9fea9fe` as IPv4 addresses, so a name that ends in a number
-/// is a disguised address.
+/// Checks a host name.
 fn name(host: &str) -> Result<String, String> {
-    let plain = host.trim_end_matches('.').to_ascii_lowercase();
-    let last = plain.rsplit('.').next().unwrap_or_default();
-    let digits = last.bytes().all(|byte| byte.is_ascii_digit());
-    let hex = last.strip_prefix("0x").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    if digits || hex {
+    if is_disguised_address(host) {
         return Err("write an IPv4 address as four decimal numbers, e.g. 127.0.0.1".to_owned());
     }
-    if METADATA_NAMES.contains(&plain.as_str()) {
+    if is_metadata_name(host) {
         return Err("metadata services are not allowed".to_owned());
     }
     Ok(host.to_owned())
@@ -235,7 +231,6 @@ fn name(host: &str) -> Result<String, String> {
 
 /// The longest path that `sockaddr_un` takes on every platform.
 const SOCKET_BYTES_MAX: usize = 103;
-const METADATA_NAMES: &[&str] = &["metadata.google.internal", "metadata.goog", "metadata", "instance-data"];
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,7 @@
 //! The sign-in method of a provider instance, and its secrets.
 
+use std::path::Path;
+
 use shared::provider::{Auth, ProviderKind};
 use shared::secret::Secret;
 
@@ -112,23 +114,67 @@ impl ProviderReader<'_> {
         self.raw.headers.keys().any(|name| is_credential(name))
     }
 
-    /// Returns a literal secret, or the value of references to the environment: one `${ENV:NAME}`, or several separated
-    /// by colons.
+    /// Returns a literal secret, or the value of references: one `${ENV:NAME}` or `${FILE:/path}`, or several separated by
+    /// colons.
     pub(super) fn secret(&mut self, at: &[YamlStep], text: &str) -> Option<Secret<String>> {
         if !text.contains("${") {
             return Some(Secret::new(text.to_owned()));
         }
         let mut parts = Vec::new();
         for part in text.replace("}:${", "}\n${").split('\n') {
-            let name = part.strip_prefix("${ENV:").and_then(|rest| rest.strip_suffix('}'));
-            let Some(name) = name.filter(|name| !name.contains(['$', '{', '}'])) else {
-                self.note(at, "a reference to the environment must be the whole value: ${ENV:NAME}");
-                return None;
-            };
-            parts.push(self.variable(at, name)?);
+            parts.push(self.referenced(at, part)?);
         }
         let text: Vec<&str> = parts.iter().map(|part| part.expose().as_str()).collect();
         Some(Secret::new(text.join(":")))
+    }
+
+    /// Returns the value of one reference.
+    pub(super) fn referenced(&mut self, at: &[YamlStep], reference: &str) -> Option<Secret<String>> {
+        let inner = reference.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
+        let inner =
+            inner.filter(|inner| !inner.contains(['$', '{', '}'])).and_then(|inner| inner.split_once(':'));
+        match inner {
+            Some(("ENV", name)) => self.variable(at, name),
+            Some(("FILE", path)) => self.secret_file(at, Path::new(path)),
+            Some(_) | None => {
+                self.note(at, "a reference must be the whole value: ${ENV:NAME} or ${FILE:/path}");
+                None
+            }
+        }
+    }
+
+    /// Reads a secret from a file, which only the operator of the machine may name: through the API, an administrator could
+    /// read every file of the process that way.
+    fn secret_file(&mut self, at: &[YamlStep], path: &Path) -> Option<Secret<String>> {
+        if self.place != WrittenIn::File {
+            self.note(
+                at,
+                "${FILE:/path} is for the configuration file only; send the secret, or ${ENV:NAME}",
+            );
+            return None;
+        }
+        if !path.is_absolute() {
+            self.note(
+                at,
+                format!("{} is not an absolute path, such as ${{FILE:/run/secrets/key}}", path.display()),
+            );
+            return None;
+        }
+        match self.notes.secret_files.read(path) {
+            Ok(secret) if self.environment.is_own_secret(&secret) => {
+                let message = format!(
+                    "{} contains a secret of the gateway itself, which is never sent upstream",
+                    path.display()
+                );
+                self.note(at, message);
+                None
+            }
+            Ok(secret) => Some(secret),
+            Err(message) => {
+                self.note(at, message);
+                None
+            }
+        }
     }
 
     fn variable(&mut self, at: &[YamlStep], name: &str) -> Option<Secret<String>> {

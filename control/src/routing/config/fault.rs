@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::env::FILE_SUFFIX;
+
 /// The place of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultPlace {
@@ -37,9 +39,10 @@ impl ConfigFault {
         Self { place: FaultPlace::Variable(name.to_owned()), message: message.into() }
     }
 
-    /// True if the fault concerns the environment variable `name`.
+    /// True if the fault concerns the environment variable `name`, or the one that names the file with its value.
     pub(super) fn is_of(&self, name: &str) -> bool {
-        matches!(&self.place, FaultPlace::Variable(variable) if variable == name)
+        let FaultPlace::Variable(variable) = &self.place else { return false };
+        variable == name || variable.strip_suffix(FILE_SUFFIX) == Some(name)
     }
 
     pub(super) fn file(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {

@@ -2,6 +2,7 @@
 
 use std::path::{Path as FilePath, PathBuf};
 
+use super::env::SecretFiles;
 use super::fault::{ConfigFault, FaultPlace};
 use super::raw;
 use super::schema;
@@ -46,6 +47,8 @@ pub(super) struct Notes {
     /// Paths removed from the tree because of faults: a node missing below one of them was present and faulty.
     pruned: Vec<YamlPath>,
     whole: Option<ConfigFault>,
+    /// The files of `${FILE:/path}`.
+    pub(super) secret_files: SecretFiles,
 }
 
 impl Notes {
@@ -56,6 +59,7 @@ impl Notes {
             notes: Vec::new(),
             pruned: Vec::new(),
             whole: None,
+            secret_files: SecretFiles::default(),
         }
     }
 

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::env::{CORE_DUMPS, Environment, VARIABLES};
+use super::env::{CORE_DUMPS, Environment, SecretFiles, VARIABLES};
 use super::fault::{ConfigError, ConfigFault};
 use super::file::{self, FileReading, Notes, Version};
 use super::model::{Config, Routing, SharedDatabase};
 use super::seed::Seed;
-use super::{failover_gaps, identity, otlp, plain_secrets, schema, serving, validate};
+use super::{failover_gaps, identity, otlp, plain_secrets, schema, serving, validate, way};
 use crate::common::regular_file;
 
 const STALE_SECONDS: u64 = 300;
@@ -69,7 +69,7 @@ impl Setting {
     /// Returns the path of the setting in the file; `None` if only its variable can set it.
     pub fn path(&self) -> Option<String> {
         match self.name.strip_prefix("LLMGW_") {
-            None if self.name.starts_with("OTEL_") => None,
+            None if VARIABLES.iter().any(|variable| variable.name == self.name) => None,
             None => Some(self.name.clone()),
             Some(rest) => {
                 let key = rest.to_lowercase();
@@ -125,9 +125,11 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
     );
     layers.flag(CORE_DUMPS, None);
     let otlp = otlp::otlp(&mut layers);
+    let proxies = way::proxies(&mut layers);
     let anonymous_provider_automation = layers.flag("LLMGW_ANONYMOUS_PROVIDER_AUTOMATION", None);
 
     layers.locate(&notes);
+    let secret_files = std::mem::take(&mut notes.secret_files);
     faults.append(&mut layers.faults);
     faults.extend(notes.into_faults());
     ConfigError::check(faults)?;
@@ -153,9 +155,11 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
         backup_schedule,
         partner,
         otlp,
+        proxies,
         routing,
         settings: layers.settings,
         version,
+        secret_files,
         environment: Arc::clone(environment),
     };
     Ok(Loaded { config, warnings })
@@ -218,9 +222,10 @@ impl Config {
         validate::policies(&raw, &mut notes, &mut Vec::new());
         let mut routing = validate::routing(&raw, &self.environment, &mut notes, &mut warnings);
         plain_secrets::fill(&mut routing, &self.state_dir, &mut warnings);
+        let secret_files = std::mem::take(&mut notes.secret_files);
         let mut faults = layers.faults;
         faults.extend(notes.into_faults());
-        Reread { version, result: ConfigError::check(faults).map(|()| (routing, warnings)) }
+        Reread { version, secret_files, result: ConfigError::check(faults).map(|()| (routing, warnings)) }
     }
 }
 
@@ -229,6 +234,8 @@ impl Config {
 pub struct Reread {
     /// The content that was read.
     pub version: Version,
+    /// The secrets that were read from the files that it names.
+    pub secret_files: SecretFiles,
     /// Providers and endpoints with their warnings, or every fault.
     pub result: Result<(Routing, Vec<String>), ConfigError>,
 }
@@ -296,10 +303,9 @@ impl Layers<'_> {
         self.faults.push(ConfigFault::variable(name, message));
     }
 
-    /// True if a variable is set but faulty, so that no further fault need report its absence.
+    /// True if a variable or that of its file is set but faulty, so that no further fault need report its absence.
     pub(super) fn faulty(&self, name: &str) -> bool {
-        let place = super::fault::FaultPlace::Variable(name.to_owned());
-        self.environment.faults().iter().any(|fault| fault.place == place)
+        self.environment.is_faulty(name)
     }
 }
 

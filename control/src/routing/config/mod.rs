@@ -34,10 +34,11 @@ mod sso;
 mod stored;
 mod text_check;
 mod validate;
+mod way;
 pub(crate) mod yaml;
 
 pub(crate) use address::{BaseUrl, check_url};
-pub use env::{Environment, Schedule, VARIABLES, Variable};
+pub use env::{Environment, Schedule, SecretFiles, VARIABLES, Variable, variable_of_file};
 pub(crate) use failover_gaps::failover_gaps;
 pub use fault::{ConfigError, ConfigFault, FaultPlace};
 pub use file::Version;

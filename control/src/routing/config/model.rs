@@ -16,11 +16,12 @@ use shared::operation::Dialect;
 use shared::policy::{CircuitPolicy, ClientTimeouts, RetryPolicy};
 use shared::provider::ProviderKind;
 use shared::provider::quirks::Quirks;
+use shared::proxy::Proxies;
 use shared::routing::{EchoOptions, HttpVersion, Model, Origin, ResponsesFallback};
 use shared::secret::Secret;
 use shared::usage::EndUsers;
 
-use super::env::{Environment, Schedule};
+use super::env::{Environment, Schedule, SecretFiles};
 use super::file::Version;
 use super::layer::Setting;
 use super::otlp::Otlp;
@@ -77,6 +78,8 @@ pub struct Config {
     pub partner: Partner,
     /// The export of telemetry by OTLP.
     pub otlp: Otlp,
+    /// The proxies of the variables.
+    pub proxies: Proxies,
     /// Providers and endpoints as they were at start-up; a reload publishes newer ones.
     pub routing: Routing,
     /// A seed that still has to be copied; see [`Seed::plant`].
@@ -85,6 +88,8 @@ pub struct Config {
     pub settings: Vec<Setting>,
     /// Identifies the file content that this configuration was read from.
     pub version: Version,
+    /// The files of `${FILE:/path}` as they were at start-up.
+    pub secret_files: SecretFiles,
     /// The environment that this configuration was read from.
     pub environment: Arc<Environment>,
 }
@@ -275,6 +280,8 @@ pub struct Provider {
     pub base_url: Option<String>,
     /// `base_url`, parsed.
     pub origin: Option<Origin>,
+    /// The proxy that it sets, without a password; `direct` for none.
+    pub proxy: Option<String>,
     /// Its sign-in method.
     pub auth: ConnectionAuth,
     /// The credential; `None` if it is missing or the instance is disabled.

@@ -65,6 +65,7 @@ impl ProviderReader<'_> {
         let base_url = self.base_url(kind, entry, &place);
         let listed = entry.is_none_or(|entry| entry.models.is_empty());
         let origin = base_url.as_deref().and_then(|url| self.origin(kind, url, &place, listed));
+        let (origin, proxy) = self.with_way(kind, origin);
         let kept_key = self.kept_key(kind, entry, auth);
         let dialects = self.dialects(kind, entry, origin.as_ref());
         self.warn_of_unpriced(kind, &dialects, &models);
@@ -81,6 +82,7 @@ impl ProviderReader<'_> {
             registry_id: entry.map(|entry| entry.id.clone()),
             base_url,
             origin,
+            proxy,
             auth,
             api_key,
             kept_key,

@@ -124,9 +124,12 @@ pub(super) struct Provider {
     pub(super) registry_id: Option<String>,
     /// The base URL as in the vendor's own SDK, e.g. `https://api.example.com/v1`.
     pub(super) base_url: Option<String>,
-    /// The credential, or `${ENV:NAME}` to take it from the environment. For `bedrock` an API key or
-    /// `${ENV:AWS_ACCESS_KEY_ID}:${ENV:AWS_SECRET_ACCESS_KEY}`, for `vertex` the JSON of a service account, an access
-    /// token, or no value for the account of the machine.
+    /// The HTTP proxy of its requests, e.g. `http://user:${ENV:PROXY_PASSWORD}@proxy.example:3128`, or `direct` for none. By
+    /// default that of `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY`.
+    pub(super) proxy: Option<String>,
+    /// The credential, or `${ENV:NAME}` or `${FILE:/path}` to take it from the environment or a file. For `bedrock` an API
+    /// key or `${ENV:AWS_ACCESS_KEY_ID}:${ENV:AWS_SECRET_ACCESS_KEY}`, for `vertex` the JSON of a service account, an
+    /// access token, or no value for the account of the machine.
     pub(super) api_key: Option<String>,
     /// Seconds that an attempt may take until the response head.
     #[schemars(range(min = 0.001, max = 86_400))]
@@ -158,7 +161,7 @@ pub(super) struct Provider {
     pub(super) trace_context: bool,
     /// Models that the instance serves.
     pub(super) models: Vec<Model>,
-    /// Additional headers sent with every request; a value may be `${ENV:NAME}`.
+    /// Additional headers sent with every request; a value may be `${ENV:NAME}` or `${FILE:/path}`.
     pub(super) headers: BTreeMap<String, String>,
     /// Protocols that the instance supports natively, if they differ from those of its type.
     pub(super) protocols: Option<Vec<Protocol>>,

@@ -61,7 +61,7 @@ pub fn keep_secrets(environment: &Environment, state_dir: &Path) -> Result<Secre
     let mut variables = Vec::new();
     let mut made = false;
     for name in [API_KEY, ENCRYPTION_KEY] {
-        if environment.text_of(name).is_some() {
+        if environment.names_secret(name) {
             continue;
         }
         let value = match known.iter().find(|(kept, _)| kept == name) {

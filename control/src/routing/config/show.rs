@@ -21,6 +21,9 @@ fn write(config: &Config, out: &mut String) -> fmt::Result {
         let value = if setting.value.is_empty() { "-" } else { &setting.value };
         let source = match setting.source {
             SettingSource::File => format!("file {}", config.file.display()),
+            SettingSource::Environment if let Some(file) = config.environment.file_of(&setting.name) => {
+                format!("environment, file {}", file.display())
+            }
             other => other.name().to_owned(),
         };
         writeln!(out, "{:width$}  {}  # {source}", setting.name, one_line(value))?;
@@ -66,6 +69,9 @@ fn write_provider(provider: &Provider, out: &mut String) -> fmt::Result {
     writeln!(out, "    type: {}", provider.kind.name)?;
     if let Some(url) = &provider.base_url {
         writeln!(out, "    base_url: {url}")?;
+    }
+    if let Some(proxy) = &provider.proxy {
+        writeln!(out, "    proxy: {proxy}")?;
     }
     if let Some(link) = &provider.extension {
         writeln!(out, "    extension: {}", link.name)?;

@@ -1,4 +1,5 @@
-//! Watches the configuration file and passes its providers and endpoints to the publisher when it changes (CFG-5).
+//! Watches the configuration file, and the files with secrets that it names, and passes its providers and endpoints to the
+//! publisher when one of them changes (CFG-5).
 //!
 //! An invalid file leaves the last good snapshot current. A change is read only after the file has been unchanged for a
 //! whole polling interval, so that a partial write of an editor is not taken in.
@@ -16,7 +17,7 @@ use crossbeam_channel::{RecvTimeoutError, Sender, TrySendError, bounded};
 use shared::alarm::Alarm;
 use shared::clock::unix_ms;
 
-use crate::routing::config::{Config, Routing, Version};
+use crate::routing::config::{Config, Routing, SecretFiles, Version};
 
 /// The status of the configuration file and its last reloads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,12 +70,14 @@ pub(crate) struct Reloader {
     status: StatusCell,
     /// The content that was last read; `None` forces the next read to pass it on even if it is the same.
     version: Option<Version>,
+    /// The secrets that were last read.
+    secret_files: SecretFiles,
     /// The content that was last passed on.
     in_force: Version,
-    /// The file's stamp when it was last read; `None` forces a read.
-    read: Option<FileStamp>,
-    /// The file's stamp at the last check, if it differs from the last read.
-    moving: Option<FileStamp>,
+    /// The stamps of the files when they were last read; `None` forces a read.
+    read: Option<FileStamps>,
+    /// The stamps at the last check, if they differ from those of the last read.
+    moving: Option<FileStamps>,
 }
 
 /// A handle to the reloader's thread, which ends after this is dropped. A read from a hanging file system blocks
@@ -118,6 +121,7 @@ impl Reloader {
     pub(crate) fn new(config: Arc<Config>, sink: Sink) -> Self {
         let reloader = Self {
             version: Some(config.version),
+            secret_files: config.secret_files.clone(),
             in_force: config.version,
             config,
             sink,
@@ -163,6 +167,7 @@ impl Reloader {
             return;
         }
         self.read = None;
+        self.version = None;
         let error = self.status.read().last_error;
         if error.is_none_or(|(_, known)| known != PANICKED) {
             tracing::error!("{PANICKED}");
@@ -173,19 +178,19 @@ impl Reloader {
     /// Reads the file and passes it on even if it looks unchanged: a file beside it may have changed.
     pub(crate) fn reload(&mut self) -> FileCheck {
         self.moving = None;
-        self.read = Some(FileStamp::of(&self.config.file));
+        self.read = Some(self.stamps());
         self.version = None;
         self.take()
     }
 
-    /// Checks the file once.
+    /// Checks the files once.
     pub(crate) fn look(&mut self) -> FileCheck {
-        let now = FileStamp::of(&self.config.file);
-        if self.read == Some(now) {
+        let now = self.stamps();
+        if self.read.as_ref() == Some(&now) {
             self.moving = None;
             return FileCheck::Same;
         }
-        if self.moving != Some(now) {
+        if self.moving.as_ref() != Some(&now) {
             self.moving = Some(now);
             return FileCheck::Moving;
         }
@@ -194,17 +199,26 @@ impl Reloader {
         self.take()
     }
 
+    /// Returns the stamps of the configuration file and of the files with secrets that it named when it was last read.
+    fn stamps(&self) -> FileStamps {
+        let secret_files = self.secret_files.paths();
+        std::iter::once(self.config.file.as_path()).chain(secret_files).map(FileStamp::of).collect()
+    }
+
     fn take(&mut self) -> FileCheck {
         let again = self.config.read_again(self.in_force);
-        if Some(again.version) == self.version {
+        let is_same = Some(again.version) == self.version && again.secret_files == self.secret_files;
+        self.secret_files = again.secret_files;
+        if is_same {
             return FileCheck::Same;
         }
         match again.result {
             Ok((routing, warnings)) => {
                 let report = self.report(warnings);
                 if !(self.sink)(routing, report) {
-                    // Treat the file as unread, so that the next check retries.
+                    // Treat the files as unread, so that the next check retries.
                     self.read = None;
+                    self.version = None;
                     return FileCheck::Moving;
                 }
                 self.version = Some(again.version);
@@ -242,6 +256,9 @@ impl Reloader {
         })
     }
 }
+
+/// The stamps of several files, in a fixed order.
+type FileStamps = Vec<FileStamp>;
 
 /// File metadata that differs after a write. The system sets the change time, so a writer cannot preserve it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -274,6 +274,7 @@ fn address(reach: &InstanceReach, credential: UpstreamIdentity) -> UpstreamIdent
         digest.field(if origin.tls { b"https" } else { b"http" });
         digest.field(origin.authority.as_str().as_bytes());
         digest.field(origin.socket.as_deref().unwrap_or_default().as_bytes());
+        digest.field(origin.way.as_ref().map(|way| way.key.as_bytes()).unwrap_or_default());
         origin.paths.texts().for_each(|path| digest.field(path.as_bytes()));
     }
     digest.field(&credential);

@@ -72,6 +72,7 @@ mod tests {
             host: "google.example".to_owned(),
             port: 443,
             socket: None,
+            way: None,
             paths: Paths::default(),
             lists: Vec::new(),
             http: HttpVersion::Auto,

@@ -8,20 +8,23 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderMap, Request, Response, StatusCode, response};
+use http::header::{CONTENT_LENGTH, HOST, PROXY_AUTHORIZATION, TRANSFER_ENCODING};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, Request, Response, StatusCode, Uri, response};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
+use shared::proxy::Proxy;
 
 use super::socket::{TalliedSocket, Tally};
 use crate::quiet_waker::QuietWaker;
 use crate::upstream::SendError;
-use crate::upstream::dial::UpstreamIo;
+use crate::upstream::dial::{DialError, UpstreamIo};
 use crate::upstream::error::{INTERIM_WITHOUT_END, Progress, Unanswered};
 use crate::upstream::incoming::poll_incoming;
 use crate::upstream::request::SegmentedBody;
+use crate::upstream::tunnel::ProxyFault;
 
 /// An HTTP/1.1 connection that is polled by the task of its request. Dropping it closes the socket.
 #[derive(Debug)]
@@ -32,6 +35,8 @@ pub(crate) struct UpstreamConnection {
     body: Option<Incoming>,
     /// A frame that did not fit into the previous piece.
     next: Option<hyper::Result<Bytes>>,
+    /// The proxy at the other end, if it passes requests on.
+    forwarder: Option<Arc<Proxy>>,
 }
 
 /// hyper's connection, and the state needed to poll it.
@@ -57,6 +62,7 @@ impl UpstreamConnection {
     /// Creates an HTTP/1.1 connection over `io`.
     pub(crate) async fn handshake(io: UpstreamIo) -> hyper::Result<Self> {
         let tally = Rc::<Tally>::default();
+        let forwarder = io.forwarder().cloned();
         let socket = TokioIo::new(TalliedSocket::new(io, Rc::clone(&tally)));
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(BUFFER_BYTES_MAX)
@@ -66,16 +72,19 @@ impl UpstreamConnection {
         let quiet = Arc::new(QuietWaker::new());
         let waker = Waker::from(Arc::clone(&quiet));
         let driver = Driver { connection: Some(connection), quiet, waker, tally };
-        Ok(Self { sender, driver, body: None, next: None })
+        Ok(Self { sender, driver, body: None, next: None, forwarder })
     }
 
     /// Sends a request and waits for the head of its answer. An upstream may answer before it has read the whole
     /// request; the rest is sent while the body of the answer is read.
     pub(crate) fn send(
         &mut self,
-        request: Request<SegmentedBody>,
+        mut request: Request<SegmentedBody>,
     ) -> impl Future<Output = Result<response::Parts, Unanswered>> {
         self.driver.begin();
+        if let Some(proxy) = &self.forwarder {
+            address_by_proxy(&mut request, proxy);
+        }
         // Boxed, because the future reserves space for the request that it may return, which is not needed while it
         // waits.
         let mut answering = Box::pin(self.sender.try_send_request(request));
@@ -92,6 +101,10 @@ impl UpstreamConnection {
                 tally.end_head();
                 let (head, body) = response.into_parts();
                 judge(&head)?;
+                if self.forwarder.is_some() && head.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+                    let error = SendError::Dial(DialError::Proxy(ProxyFault::Status(head.status.as_u16())));
+                    return Err(Unanswered { progress: Progress::Answering, error });
+                }
                 self.body = Some(body);
                 Ok(head)
             }
@@ -192,6 +205,23 @@ fn check_framing(headers: &HeaderMap) -> Result<(), &'static str> {
         return Err("its Transfer-Encoding is not a single 'chunked'");
     }
     Ok(())
+}
+
+/// Gives `request` its absolute URI and the credentials of the proxy that passes it on (RFC 9112 section 3.2.2).
+fn address_by_proxy(request: &mut Request<SegmentedBody>, proxy: &Proxy) {
+    let authority = request.headers().get(HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
+    let mut parts = std::mem::take(request.uri_mut()).into_parts();
+    if parts.path_and_query.is_none() {
+        parts.path_and_query = Some(PathAndQuery::from_static("/"));
+    }
+    if authority.is_some() {
+        parts.scheme = Some(Scheme::HTTP);
+        parts.authority = authority;
+    }
+    *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
+    if let Some(value) = &proxy.authorization {
+        request.headers_mut().insert(PROXY_AUTHORIZATION, value.clone());
+    }
 }
 
 impl Driver {

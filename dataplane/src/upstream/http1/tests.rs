@@ -23,7 +23,7 @@ async fn connected() -> (UpstreamConnection, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (upstream, _) = listener.accept().await.unwrap();
-    (UpstreamConnection::handshake(UpstreamIo::Plain(tcp)).await.unwrap(), upstream)
+    (UpstreamConnection::handshake(UpstreamIo::Plain(tcp, None)).await.unwrap(), upstream)
 }
 
 fn get() -> Request<SegmentedBody> {

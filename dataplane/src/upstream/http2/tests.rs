@@ -9,6 +9,7 @@ use http::Request;
 use rustls::{ClientConfig, RootCertStore};
 use shared::alarm::Alarm;
 use shared::provider::path::Paths;
+use shared::proxy::Proxies;
 use shared::routing::{HttpVersion, Origin};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
@@ -89,6 +90,7 @@ fn origin(name: &str) -> (Origin, std::path::PathBuf) {
         host: "upstream.example".to_owned(),
         port: 80,
         socket: Some(path.to_str().unwrap().into()),
+        way: None,
         paths: Paths::default(),
         lists: Vec::new(),
         http: HttpVersion::Http2,
@@ -100,7 +102,7 @@ fn tls() -> Arc<Tls> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let config = config.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
-    Arc::new(Tls::new(&config, Resolver::start(&Alarm::default()).unwrap()))
+    Arc::new(Tls::new(&config, Resolver::start(&Alarm::default()).unwrap(), Proxies::default()))
 }
 
 /// Starts `count` requests that wait for a place.

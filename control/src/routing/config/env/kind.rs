@@ -27,11 +27,16 @@ pub(super) enum VariableKind {
     Schedule,
     /// The URL of a database of PostgreSQL, with its password.
     Database,
+    /// The URL of an HTTP proxy, perhaps with its password.
+    Proxy,
 }
 
 impl VariableKind {
     pub(super) fn is_secret(self) -> bool {
-        matches!(self, Self::Secret | Self::Secrets | Self::Key | Self::SecretHeaders | Self::Database)
+        matches!(
+            self,
+            Self::Secret | Self::Secrets | Self::Key | Self::SecretHeaders | Self::Database | Self::Proxy
+        )
     }
 
     /// Describes the accepted values.
@@ -54,6 +59,7 @@ impl VariableKind {
             Self::Blocks => "addresses or CIDR blocks separated by commas".to_owned(),
             Self::Header => "a header name".to_owned(),
             Self::Database => "a URL such as postgres://user:password@host:5432/database".to_owned(),
+            Self::Proxy => "a URL such as http://user:password@proxy.example:3128".to_owned(),
             Self::Schedule => "a schedule in cron syntax such as 30 3 * * *".to_owned(),
         }
     }

@@ -1,18 +1,23 @@
 //! The only reader of the environment.
 //!
 //! Every `LLMGW_*` variable that is set is parsed strictly, even if this run does not use it, and so are the variables of
-//! OpenTelemetry while telemetry is exported; a message never quotes a value. An empty value counts as unset.
+//! OpenTelemetry while telemetry is exported; a message never quotes a value. An empty value counts as unset. Instead of a
+//! variable `NAME` whose value is secret, `NAME_FILE` may name a file that contains it. The lower-case names of the variables
+//! of proxies take precedence, as with curl.
 
 mod kind;
 mod parse;
 mod schedule;
+mod secret_file;
 mod table;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use shared::proxy::Proxy;
 use shared::secret::Secret;
 
 use super::fault::ConfigFault;
@@ -20,12 +25,15 @@ use super::schema::did_you_mean;
 use crate::db::engine::postgres::DatabaseAddress;
 pub(super) use parse::{VariableValue, address, origin};
 pub use schedule::Schedule;
+pub use secret_file::SecretFiles;
 pub use table::{VARIABLES, Variable};
 
 /// The environment, parsed.
 pub struct Environment {
     values: HashMap<&'static str, VariableValue>,
     texts: HashMap<String, Secret<String>>,
+    /// The files of the secret variables that were read, by the variable whose value they contain.
+    files: HashMap<&'static str, PathBuf>,
     warnings: Vec<String>,
     faults: Vec<ConfigFault>,
 }
@@ -45,16 +53,26 @@ impl Environment {
 
     /// Parses `variables`; if a name occurs twice, the later value applies.
     pub fn read(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
-        let mut environment =
-            Self { values: HashMap::new(), texts: HashMap::new(), warnings: Vec::new(), faults: Vec::new() };
-        let variables: BTreeMap<_, _> =
+        let mut environment = Self {
+            values: HashMap::new(),
+            texts: HashMap::new(),
+            files: HashMap::new(),
+            warnings: Vec::new(),
+            faults: Vec::new(),
+        };
+        let mut variables: BTreeMap<_, _> =
             variables.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+        for name in PROXIES {
+            if let Some(value) = variables.get(OsStr::new(&name.to_lowercase())).cloned() {
+                variables.insert(name.into(), value);
+            }
+        }
         let exports = exports(&variables);
         for (name, value) in variables {
             let Some(name) = name.to_str() else { continue };
             match value.to_str() {
                 Some(value) => environment.take(name, value, exports),
-                None if name.starts_with(PREFIX) => {
+                None if name.starts_with(PREFIX) || is_of_proxies(name) => {
                     environment.faults.push(ConfigFault::variable(name, "is not UTF-8"));
                 }
                 None => {}
@@ -64,12 +82,40 @@ impl Environment {
     }
 
     fn take(&mut self, name: &str, value: &str, exports: bool) {
-        let is_own = name.starts_with(PREFIX);
+        let is_own = name.starts_with(PREFIX) || is_of_proxies(name);
         let is_ours = || VARIABLES.iter().any(|variable| variable.name == name);
-        if is_own || (exports || name == OTEL_DISABLED) && is_ours() {
+        if let Some(variable) = variable_of_file(name) {
+            if is_own || exports {
+                self.take_file(variable, Path::new(value));
+            }
+        } else if is_own || (exports || name == OTEL_DISABLED) && is_ours() {
             self.parse(name, value);
         }
         self.texts.insert(name.to_owned(), Secret::new(value.to_owned()));
+    }
+
+    /// Reads the value of the secret `variable` from `file`. The names are read in order, so the variable itself, whose name
+    /// is the beginning of that of its file, has been read before.
+    fn take_file(&mut self, variable: &'static Variable, file: &Path) {
+        let (name, of_file) = (variable.name, file_name(variable.name));
+        let value = if self.texts.contains_key(name) {
+            Err(format!("{name} is set too; unset one of them"))
+        } else {
+            secret_file::read(file)
+        };
+        let parsed = value.and_then(|text| {
+            let parsed = parse::value(variable.kind, text.expose());
+            let parsed = parsed.map_err(|why| format!("the content of {}: {why}", file.display()))?;
+            self.texts.insert(name.to_owned(), text);
+            Ok(parsed)
+        });
+        match parsed {
+            Ok(value) => {
+                self.values.insert(name, value);
+                self.files.insert(name, file.to_owned());
+            }
+            Err(message) => self.faults.push(ConfigFault::variable(&of_file, message)),
+        }
     }
 
     fn parse(&mut self, name: &str, value: &str) {
@@ -111,6 +157,26 @@ impl Environment {
     /// Returns the faults of variables with invalid values.
     pub(super) fn faults(&self) -> &[ConfigFault] {
         &self.faults
+    }
+
+    /// Returns the file that contains the value of the variable `name`.
+    pub(super) fn file_of(&self, name: &str) -> Option<&Path> {
+        self.files.get(name).map(PathBuf::as_path)
+    }
+
+    /// True if the secret variable `name` or its file is set, even if the file cannot be read.
+    pub(super) fn names_secret(&self, name: &str) -> bool {
+        self.texts.contains_key(name) || self.texts.contains_key(&file_name(name))
+    }
+
+    /// True if a file of one of the gateway's own secrets contains `secret`.
+    pub(super) fn is_own_secret(&self, secret: &Secret<String>) -> bool {
+        self.files.keys().any(|name| self.texts.get(*name) == Some(secret))
+    }
+
+    /// True if the variable `name`, or that of its file, is set but faulty.
+    pub(super) fn is_faulty(&self, name: &str) -> bool {
+        self.faults.iter().any(|fault| fault.is_of(name))
     }
 
     /// Returns the text of any variable, for `${ENV:NAME}` and for `HOME`.
@@ -164,6 +230,13 @@ impl Environment {
         }
     }
 
+    pub(super) fn proxy(&self, name: &str) -> Option<Arc<Proxy>> {
+        match self.value(name)? {
+            VariableValue::Proxy(proxy) => Some(Arc::clone(proxy)),
+            _ => None,
+        }
+    }
+
     pub(super) fn schedule(&self, name: &str) -> Option<Schedule> {
         match self.value(name)? {
             VariableValue::Schedule(schedule) => Some(schedule.clone()),
@@ -196,6 +269,25 @@ fn exports(variables: &BTreeMap<OsString, OsString>) -> bool {
     !is_disabled && OTEL_ENDPOINTS.iter().any(|name| of(name).is_some())
 }
 
+/// True for the variables of proxies, and those of their files.
+fn is_of_proxies(name: &str) -> bool {
+    PROXIES.contains(&name.strip_suffix(FILE_SUFFIX).unwrap_or(name))
+}
+
+/// Returns the secret variable whose value is in the file that the variable `name` names.
+pub fn variable_of_file(name: &str) -> Option<&'static Variable> {
+    let value = name.strip_suffix(FILE_SUFFIX)?;
+    VARIABLES.iter().find(|variable| variable.name == value && variable.secret())
+}
+
+/// Returns the name of the variable that names the file with the value of the variable `name`.
+fn file_name(name: &str) -> String {
+    format!("{name}{FILE_SUFFIX}")
+}
+
+/// The end of the name of a variable that names the file with the value of another.
+pub(super) const FILE_SUFFIX: &str = "_FILE";
+const PROXIES: [&str; 4] = ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"];
 const PREFIX: &str = "LLMGW_";
 const OTEL_DISABLED: &str = "OTEL_SDK_DISABLED";
 const OTEL_ENDPOINTS: [&str; 3] = [

@@ -1,10 +1,12 @@
 //! Strict parsing of one variable's text. Error messages contain the expected form, never the value.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use http::{HeaderName, Uri};
+use shared::proxy::Proxy;
 use shared::secret::Secret;
 
 use super::kind::VariableKind;
@@ -25,6 +27,7 @@ pub(in crate::routing::config) enum VariableValue {
     Header(HeaderName),
     Schedule(Schedule),
     Database(Box<DatabaseAddress>),
+    Proxy(Arc<Proxy>),
 }
 
 /// Parses `text` as a value of `kind`.
@@ -62,6 +65,9 @@ pub(super) fn value(kind: VariableKind, text: &str) -> Result<VariableValue, Str
             DatabaseAddress::parse(text).map(Box::new).map(VariableValue::Database).map_err(|error| {
                 format!("must be a URL such as postgres://user:password@host:5432/database: {error}")
             })
+        }
+        VariableKind::Proxy => {
+            Proxy::parse(text.trim()).map(Arc::new).map(VariableValue::Proxy).map_err(str::to_owned)
         }
         VariableKind::Schedule => Schedule::parse(text).map(VariableValue::Schedule),
         VariableKind::Header => HeaderName::from_bytes(text.as_bytes())

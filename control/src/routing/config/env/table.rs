@@ -2,8 +2,8 @@
 //! this table.
 
 use super::kind::VariableKind::{
-    self, Address, Blocks, Choice, Count, Database, Flag, Header, HttpUrl, Key, Origin, Path, Schedule,
-    Secret, SecretHeaders, Secrets, Text, Url,
+    self, Address, Blocks, Choice, Count, Database, Flag, Header, HttpUrl, Key, Origin, Path, Proxy,
+    Schedule, Secret, SecretHeaders, Secrets, Text, Url,
 };
 use crate::routing::config::sso::PRESET_NAMES;
 
@@ -127,6 +127,10 @@ pub static VARIABLES: &[Variable] = &[
     row("LLMGW_BACKUP_SCHEDULE", Schedule, "none", "Times of automatic backups in cron syntax, e.g. 30 3 * * *; \
          UTC unless a time zone follows"),
     row("LLMGW_BACKUP_KEEP", Count(1, 10_000), "7", "Verified archives kept in the default directory"),
+    row("HTTPS_PROXY", Proxy, "none", "HTTP proxy on the way to upstreams with TLS"),
+    row("HTTP_PROXY", Proxy, "none", "HTTP proxy on the way to upstreams without TLS"),
+    row("ALL_PROXY", Proxy, "none", "HTTP proxy where neither of the two above is set"),
+    row("NO_PROXY", Text, "none", "Upstreams that are reached without these proxies, separated by commas"),
     row("OTEL_SDK_DISABLED", Flag, "false", "Export no telemetry and ignore the other OTEL_* variables"),
     row("OTEL_EXPORTER_OTLP_ENDPOINT", HttpUrl, "none", "Collector that telemetry is exported to; /v1/traces and /v1/metrics are added"),
     row("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", HttpUrl, "none", "Full address for traces"),

@@ -103,13 +103,34 @@ fn unknown_and_retired_variables_are_warned_of_without_values() {
     assert!(!warnings.contains("sekret") && !format!("{environment:?}").contains("sekret"));
 }
 
+/// The lower-case name takes precedence, as with curl; the other programs of the machine use these names too.
+#[test]
+fn variables_of_proxies_have_two_names() {
+    let environment = read(&[
+        ("HTTPS_PROXY", "http://user:sekret-1@upper:1"),
+        ("https_proxy", "http://user:sekret-2@lower:2"),
+        ("HTTP_PROXY", "plain:3"),
+        ("no_proxy", "a.example"),
+        ("NO_PROXY_FILE", "/no/such/file"),
+    ]);
+    let shown = |name| environment.proxy(name).map(|proxy| proxy.to_string());
+    assert_eq!(shown("HTTPS_PROXY").as_deref(), Some("http://••••@lower:2"));
+    assert_eq!(shown("HTTP_PROXY").as_deref(), Some("http://plain:3"));
+    assert_eq!((shown("ALL_PROXY"), environment.text("NO_PROXY").as_deref()), (None, Some("a.example")));
+    let warning = "NO_PROXY_FILE is not a variable of llmgw and has no effect";
+    assert!(environment.warnings()[0].starts_with(warning), "{:?}", environment.warnings());
+    let faulty = read(&[("all_proxy", "socks5://user:sekret-3@h:1")]);
+    let faults = format!("{:?}", faulty.faults());
+    assert!(faults.contains("ALL_PROXY") && !faults.contains("sekret"), "{faults}");
+}
+
 #[test]
 fn the_table_names_each_variable_once() {
     let mut names: Vec<_> = VARIABLES.iter().map(|variable| variable.name).collect();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), VARIABLES.len());
-    assert!(VARIABLES.iter().all(|v| (v.name.starts_with(PREFIX) || v.name.starts_with("OTEL_"))
-        && !v.doc.is_empty()
-        && !v.holds().is_empty()));
+    let is_known =
+        |name: &str| name.starts_with(PREFIX) || name.starts_with("OTEL_") || PROXIES.contains(&name);
+    assert!(VARIABLES.iter().all(|v| is_known(v.name) && !v.doc.is_empty() && !v.holds().is_empty()));
 }

@@ -26,6 +26,8 @@ pub(crate) struct ProviderSettings {
     registry_id: Option<String>,
     /// Null for kinds that run in the gateway.
     base_url: Option<String>,
+    /// The HTTP proxy that it sets, with a masked user; `direct` for none; null for that of the variables.
+    proxy: Option<String>,
     /// The time that an attempt may take until the response head, in seconds.
     timeout: f64,
     /// The silence after which a stream is aborted, in seconds.
@@ -192,6 +194,7 @@ impl ProviderSettings {
             kind: provider.kind.name,
             registry_id: provider.registry_id.clone(),
             base_url: provider.base_url.clone(),
+            proxy: provider.proxy.clone(),
             timeout: provider.timeout.as_secs_f64(),
             stream_idle_timeout: provider.stream_idle_timeout.as_secs_f64(),
             region: provider.region.clone(),

@@ -89,7 +89,7 @@ fn each_provider_kind_has_its_own_validation_rules() {
         (json!({"type": "bedrock", "api_key": "${ENV:PAIR}:${ENV:GOOD}", "region": "r"}), vec![]),
         (
             json!({"type": "bedrock", "api_key": "${ENV:PAIR}x${ENV:GOOD}", "region": "r"}),
-            vec!["api_key: a reference to the environment must be the whole value"],
+            vec!["api_key: a reference must be the whole value"],
         ),
         (json!({"type": "vertex"}), vec!["project: project is missing: type vertex requires it"]),
         (

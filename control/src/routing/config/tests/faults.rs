@@ -214,7 +214,32 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "reference inside text",
         "providers:\n  a:\n    type: openai\n    api_key: x${ENV:HOME}\n",
-        "4:5: providers.a.api_key: a reference to the environment must be the whole value: ${ENV:NAME}",
+        "4:5: providers.a.api_key: a reference must be the whole value: ${ENV:NAME} or ${FILE:/path}",
+    ),
+    (
+        "file that does not exist",
+        "providers:\n  a:\n    type: openai\n    api_key: ${FILE:/no/such/key}\n",
+        "4:5: providers.a.api_key: cannot read /no/such/key: No such file or directory",
+    ),
+    (
+        "relative path",
+        "providers:\n  a:\n    type: openai\n    headers:\n      X-Team: ${FILE:team}\n",
+        "5:7: providers.a.headers.X-Team: team is not an absolute path, such as ${FILE:/run/secrets/key}",
+    ),
+    (
+        "directory",
+        "providers:\n  a:\n    type: openai\n    api_key: ${FILE:/etc}\n",
+        "4:5: providers.a.api_key: cannot read /etc: it is a directory, not a regular file",
+    ),
+    (
+        "device",
+        "providers:\n  a:\n    type: openai\n    api_key: ${FILE:/dev/null}\n",
+        "4:5: providers.a.api_key: cannot read /dev/null: it is a device, not a regular file",
+    ),
+    (
+        "unknown source of a reference",
+        "providers:\n  a:\n    type: openai\n    api_key: ${VAULT:key}\n",
+        "4:5: providers.a.api_key: a reference must be the whole value: ${ENV:NAME} or ${FILE:/path}",
     ),
     (
         "framing header",
