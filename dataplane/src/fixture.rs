@@ -129,7 +129,7 @@ impl Fixture {
         rustls::crypto::ring::default_provider().install_default().ok();
         let mut providers: Vec<_> = providers.into_iter().map(Arc::new).collect();
         let targets = providers.iter().map(target).collect();
-        let endpoints = vec![Arc::new(Endpoint { name: EndpointName::new("line"), targets, preamble: None })];
+        let endpoints = vec![Arc::new(Endpoint::new(EndpointName::new("line"), targets))];
         providers.sort_by(|a, b| a.id.cmp(&b.id));
         let key_hasher = KeyHasher::new(&Secret::new([7; 32]));
         let administrator = Arc::new(Access::new("admin", Role::Administrator));
@@ -145,6 +145,7 @@ impl Fixture {
             key_hasher,
             operation_ids: OperationIds::new(&Secret::new([8; 32])),
             reasoning_key: ReasoningKey::new(&Secret::new([9; 32])),
+            patterns: Arc::default(),
             freshness: Freshness::default(),
         });
         let (log, events) = mpsc::unbounded_channel();

@@ -11,7 +11,7 @@ use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::answer_head::AnswerHead;
-use crate::health::{Circuits, UpstreamIdentity};
+use crate::health::{Circuits, TargetLoad, UpstreamIdentity};
 use crate::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
 use crate::model_rules::ModelRules;
 use crate::operation::Dialect;
@@ -23,6 +23,7 @@ use crate::provider::quirks::Quirks;
 use crate::provider::signer::RequestSigner;
 use crate::proxy::OwnWay;
 use crate::secret::Secret;
+use crate::usage::TargetOrder;
 
 /// One configured upstream connection.
 #[derive(Debug)]
@@ -323,4 +324,49 @@ pub struct Endpoint {
     pub targets: Vec<Target>,
     /// System text that is inserted before the request's own.
     pub preamble: Option<Arc<str>>,
+    /// Further names, and patterns that end in `*`.
+    pub also: Box<[Box<str>]>,
+    /// The choice among the targets; `None` for a plain list, whose first target that can serve comes first.
+    pub balance: Option<Box<Balance>>,
+}
+
+/// The choice among the targets of an endpoint.
+#[derive(Debug)]
+pub struct Balance {
+    /// The order within a tier.
+    pub order: TargetOrder,
+    /// True if a session stays with its target.
+    pub sticky: bool,
+    /// The share of each target, in the order of the targets.
+    pub shares: Vec<Share>,
+}
+
+/// The share of a target.
+#[derive(Clone, Debug)]
+pub struct Share {
+    /// The tier, from 1: every target of a lower one comes before.
+    pub tier: u8,
+    /// The weight; 0 for a target that comes after all others of its tier.
+    pub weight: u16,
+    /// The load, if the order depends on it.
+    pub load: Option<Arc<TargetLoad>>,
+}
+
+impl Share {
+    /// Returns the attempts in flight.
+    pub fn in_flight(&self) -> u32 {
+        self.load.as_ref().map_or(0, |load| load.in_flight())
+    }
+
+    /// Returns the average time to the first content in microseconds, if it is known.
+    pub fn first_content_us(&self, now_ms: u64) -> Option<f32> {
+        self.load.as_ref()?.first_content_us(now_ms)
+    }
+}
+
+impl Endpoint {
+    /// Creates an endpoint with default settings.
+    pub fn new(name: EndpointName, targets: Vec<Target>) -> Self {
+        Self { name, targets, preamble: None, also: Box::default(), balance: None }
+    }
 }

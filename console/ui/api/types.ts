@@ -396,6 +396,9 @@ export type CheckedBackup = {
   name: string;
 };
 
+/** The reason for which a target came first: the order of the endpoint, the session, the affinity key, or state of a provider. */
+export type ChosenBy = "order" | "session" | "affinity" | "state";
+
 /** The failure memory of a provider or model. It is lost at a restart. */
 export type Circuit = {
   /** Consecutive failures. */
@@ -621,9 +624,15 @@ export type DetectedPage = {
 
 /** An endpoint that is not stored. */
 export type DraftEndpoint = {
-  failover: Target[];
+  /** Further names, and patterns that end in `*`. */
+  also?: string[];
+  failover: TargetBody[];
   name: string;
+  /** The order of its targets within a tier; `listed` by default. */
+  order?: TargetOrder;
   preamble?: string | null;
+  /** True to keep a session at its target; by default true unless `order` is `listed`. */
+  sticky?: boolean | null;
 };
 
 /** The answer to a dry run. */
@@ -691,32 +700,44 @@ export type Effects = {
 
 /** An endpoint. */
 export type Endpoint = {
+  /** Further names, and patterns that end in `*`. */
+  also: string[];
   /** In milliseconds since the Unix epoch. Absent for an endpoint of the configuration file. */
   created_at_ms?: number;
   /** Its targets in the order in which they are tried. */
   failover: Target[];
   name: string;
+  /** The order of its targets within a tier; `listed` by default. */
+  order: TargetOrder;
   /** Targets that receive no requests at the moment. */
   passed_over: PassedOver[];
-  /** The system text put before that of every request; null if there is none. */
+  /** The system text put before that of every request. */
   preamble: string | null;
   /** True if the configuration file has an endpoint or a provider of the same name. */
   shadowed: boolean;
   source: ObjectSource;
+  /** True to keep a session at its target; null for the default, which is true unless `order` is `listed`. */
+  sticky: boolean | null;
   /** In milliseconds since the Unix epoch. Absent for an endpoint of the configuration file. */
   updated_at_ms?: number;
   /** Null for an endpoint of the configuration file. */
   version: number | null;
-  /** Settings that keep the endpoint from failing over, or from failing over in time. Empty in an answer to a write. */
+  /** Settings that keep the endpoint from failing over, or from failing over in time, and further names that something else has. Empty in an answer to a write. */
   warnings: string[];
 };
 
-/** The new content of an endpoint. */
+/** The content of an endpoint. */
 export type EndpointContent = {
+  /** Further names, and patterns that end in `*`. */
+  also?: string[];
   /** Its targets in the order in which they are tried. */
-  failover: Target[];
+  failover: TargetBody[];
+  /** The order of its targets within a tier; `listed` by default. */
+  order?: TargetOrder;
   /** The system text put before that of every request. */
   preamble?: string | null;
+  /** True to keep a session at its target; null for the default, which is true unless `order` is `listed`. */
+  sticky?: boolean | null;
 };
 
 /** One page of a list. */
@@ -803,12 +824,23 @@ export type ExplainedCandidate = {
   adapted?: string;
   /** The fields that the rules of the model would change, as `name=value`. */
   changed?: string[];
+  /** The probable cost of the request, for the order `cheapest`; absent if a price is unknown. */
+  cost_micro_usd?: number;
   /** The fields that would be left out. */
   dropped?: string[];
+  /** The average time to the first content of streams in microseconds, for the order `fastest`; absent if it is unknown. */
+  first_content_us?: number;
+  /** The attempts in flight; for the orders `least_busy` and `fastest`. */
+  in_flight?: number | null;
   /** The provider's name of the model. */
   model: string;
   /** The ID of the provider. */
   provider: string;
+  /** The share of the draws among the candidates of the tier, from 0 to 1; for the order `weighted`. */
+  share?: number | null;
+  /** The tier; absent for a plain list, like all members after it. */
+  tier?: number;
+  weight?: number | null;
 };
 
 /** The explanation of one of several requests. */
@@ -819,6 +851,8 @@ export type ExplainedCase = {
   budget_ms: number | null;
   /** The targets in the order of the attempts. */
   candidates: ExplainedCandidate[];
+  /** The choice of the first target; null unless the selector is an endpoint that is no plain list. */
+  choice: ExplainedChoice | null;
   name: string;
   /** The properties that a target needs: its protocol, and `vision`. */
   needs: string[];
@@ -843,6 +877,12 @@ export type ExplainedCase = {
 /** The explanations of several requests, in their order. */
 export type ExplainedCases = {
   cases: ExplainedCase[];
+};
+
+/** The choice of the first target. */
+export type ExplainedChoice = {
+  chosen_by: ChosenBy;
+  order: TargetOrder;
 };
 
 /** An error instead of an answer. */
@@ -871,6 +911,8 @@ export type Explanation = {
   budget_ms: number | null;
   /** The targets in the order of the attempts. */
   candidates: ExplainedCandidate[];
+  /** The choice of the first target; null unless the selector is an endpoint that is no plain list. */
+  choice: ExplainedChoice | null;
   /** The properties that a target needs: its protocol, and `vision`. */
   needs: string[];
   /** The node by whose circuits and affinity it is planned. Absent for a gateway with its own database. */
@@ -1814,11 +1856,17 @@ export type NewClaim = {
 
 /** An endpoint to create. */
 export type NewEndpoint = {
+  /** Further names, and patterns that end in `*`. */
+  also?: string[];
   /** Its targets in the order in which they are tried. */
-  failover: Target[];
+  failover: TargetBody[];
   name: string;
+  /** The order of its targets within a tier; `listed` by default. */
+  order?: TargetOrder;
   /** The system text put before that of every request. */
   preamble?: string | null;
+  /** True to keep a session at its target; by default true unless `order` is `listed`. */
+  sticky?: boolean | null;
 };
 
 /** An extension to add. */
@@ -2824,6 +2872,8 @@ export type RequestRecord = {
   bytes_out?: number | null;
   /** The originator of a cancellation, `client` or `administrator`; absent if there was none. */
   cancelled_by?: string;
+  /** The reason for which the first target came first: `order`, `session`, `affinity` or `state`; absent for a plain list. */
+  chosen_by?: string;
   /** The client's product and version; null if it sent no `User-Agent`. */
   client?: string | null;
   /** The cost of the attempt that served; null if it is unknown. */
@@ -2861,6 +2911,8 @@ export type RequestRecord = {
   /** The node that answered it. Absent in lists, and for a gateway with its own database. */
   node?: NodeLabel;
   operation: string;
+  /** The order of the endpoint's targets; absent for a plain list. */
+  order?: string;
   outcome: Outcome;
   /** The number of targets that were skipped, whatever the reason. */
   passed_over?: number;
@@ -3427,7 +3479,24 @@ export type SyncedCatalog = {
 export type Target = {
   model: string;
   provider: string;
+  /** Its tier, from 1 to 9: every target of a lower one comes before. Absent for 1. Not with the order `listed`. */
+  tier?: number;
+  /** Its share of the requests, from 0 to 1000; 0 comes after all others of its tier. Absent for 1. Not with the order `listed`. */
+  weight?: number;
 };
+
+/** A provider instance and one of its models. */
+export type TargetBody = {
+  model: string;
+  provider: string;
+  /** Its tier, from 1 to 9: every target of a lower one comes before. Absent for 1. Not with the order `listed`. */
+  tier?: number | null;
+  /** Its share of the requests, from 0 to 1000; 0 comes after all others of its tier. Absent for 1. Not with the order `listed`. */
+  weight?: number | null;
+};
+
+/** The order of an endpoint's targets within a tier. */
+export type TargetOrder = "listed" | "weighted" | "least_busy" | "fastest" | "cheapest";
 
 /** The times, errors and results of attempts at the targets of a query, and the changes of their circuits. */
 export type Telemetry = {

@@ -204,6 +204,7 @@ function FactsCard({ of, session }: { of: FullRecord; session: Points | undefine
               </span>
             ) : null,
           ],
+          ["Chosen by", of.chosen_by && `${of.chosen_by} (order: ${of.order?.replace("_", " ")})`],
           ["Tier", of.tier],
           [
             "Finish",

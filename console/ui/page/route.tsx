@@ -20,8 +20,9 @@ import { Card, Facts, Page } from "../part/page";
 import { TrialResult } from "./provider";
 import { usePeriod } from "./requests";
 import { casesFor, FIRST_ONLY } from "./route/cases";
-import { changesOf, type Draft, draftOf, idOf, yamlOf } from "./route/draft";
+import { changesOf, contentOf, type Draft, draftOf, idOf, yamlOf } from "./route/draft";
 import { KEYS_MAX, Matrix } from "./route/matrix";
+import { NamesCard, OrderCard } from "./route/order";
 import { assumed, faultsOf, faultsText, Rehearse } from "./route/rehearse";
 import { TargetsCard, usedOf, useModels } from "./route/targets";
 import { EndpointState } from "./routes";
@@ -52,11 +53,18 @@ export function RoutePage({ name }: { name: string }) {
   );
 }
 
-const LABELS: Record<keyof Draft, string> = { failover: "Targets", preamble: "Preamble" };
+const LABELS: Record<keyof Draft, string> = {
+  failover: "Targets",
+  order: "Order",
+  sticky: "Sessions stay",
+  also: "Further names",
+  preamble: "Preamble",
+};
 
 function shown(value: unknown): string {
-  if (Array.isArray(value)) return value.map((target: Target, i) => `${i + 1}. ${idOf(target)}`).join("  ");
-  return value ? String(value) : "–";
+  if (Array.isArray(value))
+    return value.map((item: Target | string, i) => (typeof item === "string" ? item : `${i + 1}. ${idOf(item)}`)).join("  ") || "–";
+  return value === null || value === "" ? "–" : String(value);
 }
 
 function Editor({ of, etag }: { of: Endpoint; etag: string | null }) {
@@ -74,7 +82,7 @@ function Editor({ of, etag }: { of: Endpoint; etag: string | null }) {
     draft.failover.length === 0 || !isSettled(used)
       ? null
       : {
-          draft: { name: of.name, failover: draft.failover, preamble: draft.preamble || null },
+          draft: { name: of.name, ...contentOf(draft) },
           cases: casesFor(
             of.name,
             usedOf(usage).filter((operation) => operation in FIRST_ONLY),
@@ -90,7 +98,7 @@ function Editor({ of, etag }: { of: Endpoint; etag: string | null }) {
   const isChanged = contested(base.draft, base.draft, draft).length > 0;
   const suffix = of.shadowed ? "?source=api" : "";
   const path = `endpoints/${encodeURIComponent(of.name)}${suffix}`;
-  const wanted = { failover: draft.failover, preamble: draft.preamble || null };
+  const wanted = contentOf(draft);
   const { effects } = useOutlook(isChanged && !isFile ? { method: "PUT", path, body: wanted, ifMatch: base.etag } : null);
   useEffect(() => {
     if (isChanged) return;
@@ -98,7 +106,7 @@ function Editor({ of, etag }: { of: Endpoint; etag: string | null }) {
     setDraft(draftOf(of));
   }, [of]);
   const save = (from: typeof base, wanted: Draft): void => {
-    const body = { failover: wanted.failover, preamble: wanted.preamble || null };
+    const body = contentOf(wanted);
     void submission.run(body, async () => {
       try {
         const answer = await call<Endpoint>("PUT", path, { body, ifMatch: from.etag });
@@ -118,7 +126,10 @@ function Editor({ of, etag }: { of: Endpoint; etag: string | null }) {
       title={of.name}
       lead={
         <>
-          Clients put <code>{of.name}</code> into <code>model</code>. Targets are tried from the top until one begins to answer.
+          Clients put <code>{of.name}</code> into <code>model</code>.{" "}
+          {of.order === "listed"
+            ? "Targets are tried from the top until one begins to answer."
+            : "Targets are tried in the order below until one begins to answer."}
         </>
       }
       actions={
@@ -167,6 +178,8 @@ function Editor({ of, etag }: { of: Endpoint; etag: string | null }) {
               onFaults={(next) => setParams({ fail: faultsText(next) }, "replace")}
               of={explained.cases[0]}
             />
+            <OrderCard draft={draft} onDraft={setDraft} />
+            <NamesCard draft={draft} onDraft={setDraft} />
             <UsedBy of={of} usage={usage} />
             <Card title="Preamble">
               <textarea

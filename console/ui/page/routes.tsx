@@ -24,7 +24,8 @@ export function targetOf(selector: string): Target {
   return { provider: selector.slice(0, slash), model: selector.slice(slash + 1) };
 }
 
-export const sameTarget = (a: Target, b: Target): boolean => a.provider === b.provider && a.model === b.model;
+type Named = Pick<Target, "provider" | "model">;
+export const sameTarget = (a: Named, b: Named): boolean => a.provider === b.provider && a.model === b.model;
 
 const BY_NAME = { sort: "name", order: "asc" } as const;
 
@@ -119,6 +120,7 @@ export function standingOf(isPassedOver: boolean, circuit: Circuit | undefined, 
 function Targets({ of, health }: { of: Endpoint; health: Map<string, ProviderHealth> }) {
   return (
     <>
+      {of.order !== "listed" && <span class="tag">{of.order.replace("_", " ")}</span>}
       {of.failover.map((target, i) => {
         const passed = of.passed_over.find((other) => sameTarget(other, target));
         const found = health.get(target.provider);

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { Fault } from "../api/client";
-import type { Backup, RequestRecord, Setting, UsageLine } from "../api/types";
+import type { Backup, RequestRecord, Setting, Target, UsageLine } from "../api/types";
 import { matching, searchable } from "../app/palette";
 import { preferences } from "../app/preferences";
 import { match } from "../app/router";
@@ -11,7 +11,7 @@ import { filled } from "../page/connect";
 import { bodyOf } from "../page/connect_provider";
 import { reachedAt } from "../page/quotas";
 import { lostOf } from "../page/request";
-import { changesOf as changesOfRoute } from "../page/route/draft";
+import { changesOf as changesOfRoute, type Draft } from "../page/route/draft";
 import { targetOf } from "../page/routes";
 import { boundRow, groupsOf, settingFits } from "../page/settings";
 import texts from "../page/snippets.json";
@@ -80,14 +80,20 @@ test("items move within their list", () => {
 
 test("a draft of an endpoint says what it changes", () => {
   const of = (...ids: string[]) => ids.map(targetOf);
-  const before = { failover: of("a/x", "b/y", "c/z/1"), preamble: "" };
+  const plain = { order: "listed", sticky: null, also: [], preamble: "" } as const;
+  const draft = (more: Partial<Draft>): Draft => ({ failover: of("a/x", "b/y", "c/z/1"), ...plain, also: [], ...more });
+  const before = draft({});
   expect(changesOfRoute(before, before)).toEqual([]);
-  expect(changesOfRoute(before, { failover: of("b/y", "a/x", "d/w"), preamble: "p" })).toEqual([
+  expect(changesOfRoute(before, draft({ failover: of("b/y", "a/x", "d/w"), preamble: "p" }))).toEqual([
     "b/y moved up to 1",
     "d/w added",
     "c/z/1 removed",
     "preamble changed",
   ]);
+  const [first, ...rest] = of("a/x", "b/y", "c/z/1");
+  const weighted = draft({ failover: [{ ...(first as Target), weight: 3, tier: 2 }, ...rest], order: "least_busy", also: ["n-*"] });
+  expect(changesOfRoute(before, weighted)).toEqual(["weight of a/x 3", "tier of a/x 2", "order least busy", "name n-* added"]);
+  expect(changesOfRoute(weighted, { ...weighted, sticky: false, also: [] })).toEqual(["sessions do not stay", "name n-* removed"]);
 });
 
 test("what connects a provider holds the fields that were filled", () => {

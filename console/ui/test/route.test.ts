@@ -4,7 +4,7 @@ import { phraseOf } from "../api/phrase";
 import type { Circuit, Model } from "../api/types";
 import { abilitiesOf } from "../page/models";
 import { casesFor, rowsOf } from "../page/route/cases";
-import { yamlOf } from "../page/route/draft";
+import { contentOf, type Draft, yamlOf } from "../page/route/draft";
 import { assumed, faultsOf, faultsText, wordsOf } from "../page/route/rehearse";
 import { standingOf } from "../page/routes";
 
@@ -29,6 +29,7 @@ const b = { provider: "b", model: "m" };
 const case_ = (name: string, more: Partial<ExplainedCase> = {}): ExplainedCase => ({
   name,
   affinity: null,
+  choice: null,
   budget_ms: null,
   needs: [],
   operation: null,
@@ -70,10 +71,32 @@ test("chosen faults survive the address, and concern providers of the draft alon
   expect(wordsOf({ ...step, attempts: 0, result: "circuit_open", status: null })).toBe("a is skipped: its circuit has opened");
 });
 
+test("settings without effect are not stored", () => {
+  const shared: Draft = { failover: [{ ...a, weight: 2, tier: 2 }, b], order: "weighted", sticky: false, also: ["x"], preamble: "" };
+  expect(contentOf(shared)).toEqual({ ...shared, preamble: null });
+  expect(contentOf({ ...shared, order: "listed" }).failover).toEqual([a, b]);
+  expect(contentOf({ ...shared, order: "cheapest" }).failover).toEqual([{ ...a, tier: 2 }, b]);
+  const alone = contentOf({ ...shared, failover: [{ ...a, weight: 2 }] });
+  expect([alone.failover, alone.order, alone.sticky]).toEqual([[a], "listed", null]);
+});
+
 test("a draft is written as the configuration file has it", () => {
   const failover = [a, { provider: "local", model: 'llama3.2:1b "x"' }];
-  expect(yamlOf("on", { failover, preamble: "Be brief.\nAlways." })).toBe(
+  expect(yamlOf("on", { failover, order: "listed", sticky: null, also: [], preamble: "Be brief.\nAlways." })).toBe(
     'endpoints:\n  "on":\n    preamble: "Be brief.\\nAlways."\n    failover:\n      - {provider: a, model: m}\n      - {provider: local, model: "llama3.2:1b \\"x\\""}\n',
+  );
+  const shared: Draft = {
+    failover: [
+      { ...a, weight: 0 },
+      { ...b, tier: 2 },
+    ],
+    order: "weighted",
+    sticky: false,
+    also: ["x-*"],
+    preamble: "",
+  };
+  expect(yamlOf("e", shared)).toBe(
+    'endpoints:\n  e:\n    also: ["x-*"]\n    order: weighted\n    sticky: false\n    failover:\n      - {provider: a, model: m, weight: 0}\n      - {provider: b, model: m, tier: 2}\n',
   );
 });
 

@@ -14,7 +14,7 @@
 
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
-use shared::usage::{Finish, Gaps, Outcome, TraceStep, UsageEvent};
+use shared::usage::{Finish, Gaps, Outcome, TargetChoice, TraceStep, UsageEvent};
 
 use crate::digest::{digest, wide_digest};
 use crate::record::rare_fields::pack_lost;
@@ -223,6 +223,7 @@ fn record(event: &UsageEvent) -> Record<'_> {
         gateway_us: details.gateway_us.map(bounded),
         silence_us_max: details.silence_us_max.map(bounded),
         gaps: Gaps { sum_us: bounded(details.gaps.sum_us), ..details.gaps },
+        choice: details.choice.map(TargetChoice::code),
         message: details.message.as_deref().unwrap_or(""),
         stored_state: details.stored_state.as_deref().map(|state| RecordState {
             response: state.response,

@@ -167,15 +167,14 @@ async fn answer(
     let holder = call.app.readers.ask(move |db| read(db, &id)).await?;
     let holder = holder.ok_or_else(|| ApiError::new(ErrorKind::NotFound, unknown))?;
     let (snapshot, scope) = (call.app.snapshot.load(), call.usage_scope());
-    let is_meant = |selector: &&str| {
-        *selector > page.after.as_str()
+    let is_meant = |selector: &str| {
+        selector > page.after.as_str()
             && text.as_ref().is_none_or(|text| selector.to_lowercase().contains(text))
     };
-    let mut selectors: Vec<&str> = snapshot.routes.keys().map(|name| &**name).filter(is_meant).collect();
-    selectors.sort_unstable();
-    let routes =
-        selectors.into_iter().filter_map(|selector| Some((selector, snapshot.routes.get(selector)?)));
-    let rows = routes
+    let mut selectors: Vec<_> = snapshot.selectors().filter(|(selector, _)| is_meant(selector)).collect();
+    selectors.sort_unstable_by_key(|(selector, _)| *selector);
+    let rows = selectors
+        .into_iter()
         .filter(|(_, route)| call.standing.human().is_none_or(|human| is_shown(route, human, &scope)))
         .map(|(selector, route)| SelectorRow::of(selector, route, &holder));
     let passes = |row: &SelectorRow| {

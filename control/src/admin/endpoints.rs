@@ -9,7 +9,9 @@ use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::id::is_name;
 use shared::port::Body;
-use shared::snapshot::Snapshot;
+use shared::routing::Endpoint;
+use shared::snapshot::{Route as SelectorRoute, Snapshot, fault_of_name};
+use shared::usage::TargetOrder;
 
 use super::list::{Containing, ListPage, PageOf, SortedPaging};
 use super::providers::{NAME_RULE, Sourced};
@@ -19,8 +21,8 @@ use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
 use crate::db::engine::Db;
 
 use crate::db::HOUR_MS;
-use crate::db::endpoints::StoredMember;
-use crate::routing::config;
+use crate::db::endpoints::{EndpointContent, StoredMember};
+use crate::routing::config::{self, TIER_MAX, WEIGHT_MAX, WrittenOrder};
 use crate::routing::connection::{ListedEndpoint, RoutedProvider, ShownEndpoint};
 use crate::usage::requests::Column;
 use crate::usage::scope::UsageScope;
@@ -43,7 +45,7 @@ pub(super) static ROUTES: &[Route] = &[
         .query::<Sourced>(),
     write_of(Method::PUT, "endpoints/{}", |call| Box::pin(replace(call)))
         .answers::<ShownEndpoint>("Replaces the content of an endpoint of the API.")
-        .takes::<Whole>()
+        .takes::<EndpointContent>()
         .query::<Sourced>()
         .reads_version(),
     write_of(Method::DELETE, "endpoints/{}", |call| Box::pin(delete(call)))
@@ -78,15 +80,15 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let wanted = |listed: &&ListedEndpoint| {
         listed.place > page.after
             && source.admits(listed.source)
-            && provider
-                .as_deref()
-                .is_none_or(|provider| listed.failover.iter().any(|member| member.provider == provider))
+            && provider.as_deref().is_none_or(|provider| {
+                listed.content.failover.iter().any(|member| member.provider == provider)
+            })
             && text.as_deref().is_none_or(|text| listed.name.to_lowercase().contains(text))
     };
     let value = |listed: &&ListedEndpoint, column| {
         Some(match column {
             EndpointColumn::Name => listed.name.as_str().into(),
-            EndpointColumn::Targets => count(listed.failover.len()).into(),
+            EndpointColumn::Targets => count(listed.content.failover.len()).into(),
             EndpointColumn::Requests => used.get(&listed.name).map_or(0, |sums| sums.requests).into(),
         })
     };
@@ -134,9 +136,20 @@ fn shown(
     let find = |provider: &str| Ok::<_, Infallible>(known.get(provider).cloned());
     let passed_over = listed.passed_over(find).unwrap_or_else(|never| match never {});
     let used = snapshot.endpoints.iter().find(|endpoint| endpoint.name.as_str() == listed.name);
-    let warnings =
-        used.filter(|_| listed.shadow.is_none()).map(|endpoint| config::failover_gaps(&endpoint.targets));
+    let warnings = used.filter(|_| listed.shadow.is_none()).map(|endpoint| {
+        let mut warnings = config::failover_gaps(endpoint);
+        warnings.extend(listed.content.also.iter().filter_map(|name| useless_name(name, endpoint, snapshot)));
+        warnings
+    });
     listed.shown(passed_over).with_warnings(warnings.unwrap_or_default())
+}
+
+/// Returns the warning about a further name of `endpoint` that selects something else.
+fn useless_name(name: &str, endpoint: &Endpoint, snapshot: &Snapshot) -> Option<String> {
+    let route = snapshot.patterns.written(name).or_else(|| snapshot.routes.get(name));
+    let is_own = route.and_then(SelectorRoute::endpoint).is_some_and(|owner| *owner == endpoint.name);
+    (!is_own)
+        .then(|| format!("its name '{name}' has no effect: another object has the name and takes precedence"))
 }
 
 /// An endpoint to create.
@@ -150,39 +163,35 @@ struct NewEndpoint {
     /// The system text put before that of every request.
     #[serde(default)]
     preamble: Option<String>,
+    /// Further names, and patterns that end in `*`.
+    #[serde(default)]
+    also: Vec<String>,
+    /// The order of its targets within a tier; `listed` by default.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "crate::common::shared_shapes::TargetOrder"))]
+    order: TargetOrder,
+    /// True to keep a session at its target; by default true unless `order` is `listed`.
+    #[serde(default)]
+    sticky: Option<bool>,
 }
 
 async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let NewEndpoint { name, failover, preamble } = call.json()?;
+    let NewEndpoint { name, failover, preamble, also, order, sticky } = call.json()?;
     if !is_name(&name) {
         return Err(ApiError::parameter("name", format!("name {NAME_RULE}")));
     }
-    let create = CreateEndpoint { name, failover: members(failover)?, preamble: text(preamble)? };
+    let content = content(EndpointContent { failover, preamble, also, order, sticky })?;
+    let create = CreateEndpoint { name, content };
     call.execute(StatusCode::CREATED, create).await
-}
-
-/// The new content of an endpoint.
-#[derive(Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[cfg_attr(test, schemars(rename = "EndpointContent"))]
-#[serde(deny_unknown_fields)]
-struct Whole {
-    /// Its targets in the order in which they are tried.
-    failover: Vec<StoredMember>,
-    /// The system text put before that of every request.
-    #[serde(default)]
-    preamble: Option<String>,
 }
 
 async fn replace(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let shadowed = call.query::<Sourced>()?.means_shadowed();
-    let Whole { failover, preamble } = call.json()?;
     let replace = ReplaceEndpoint {
         name: call.argument().to_owned(),
         if_version: call.if_match()?,
-        failover: members(failover)?,
-        preamble: text(preamble)?,
+        content: content(call.json()?)?,
         shadowed,
     };
     call.execute(StatusCode::OK, replace).await
@@ -194,16 +203,50 @@ async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.execute(StatusCode::NO_CONTENT, delete).await
 }
 
-pub(super) fn members(failover: Vec<StoredMember>) -> Result<Vec<StoredMember>, ApiError> {
+/// Checks what of the content depends on nothing else.
+pub(super) fn content(written: EndpointContent) -> Result<EndpointContent, ApiError> {
+    let EndpointContent { failover, preamble, also, order, sticky } = written;
+    if also.len() > NAMES_MAX {
+        return Err(ApiError::parameter("also", format!("also must have at most {NAMES_MAX} names.")));
+    }
+    for (index, name) in also.iter().enumerate() {
+        if let Some(fault) = fault_of_name(name) {
+            let place = format!("also[{index}]");
+            return Err(ApiError::parameter(&place, format!("{place} {fault}.")));
+        }
+    }
+    let failover = members(failover)?;
+    let shares = failover.iter().map(|member| (member.weight, member.tier));
+    if let Some(useless) = (WrittenOrder { order, sticky }).useless(shares).into_iter().next() {
+        let place = match useless.member {
+            Some(member) => format!("failover[{member}].{}", useless.name),
+            None => useless.name.to_owned(),
+        };
+        return Err(ApiError::parameter(&place, format!("{place} {}.", useless.reason)));
+    }
+    Ok(EndpointContent { failover, preamble: text(preamble)?, also, order, sticky })
+}
+
+fn members(failover: Vec<StoredMember>) -> Result<Vec<StoredMember>, ApiError> {
     if failover.is_empty() || failover.len() > MEMBERS_MAX {
         let message =
             format!("failover must have 1 to {MEMBERS_MAX} items {{provider, model}}, in the order to try.");
         return Err(ApiError::parameter("failover", message));
     }
+    for (index, StoredMember { weight, tier, .. }) in failover.iter().enumerate() {
+        if weight.is_some_and(|weight| weight > WEIGHT_MAX) {
+            let place = format!("failover[{index}].weight");
+            return Err(ApiError::parameter(&place, format!("{place} must be from 0 to {WEIGHT_MAX}.")));
+        }
+        if tier.is_some_and(|tier| !(1..=TIER_MAX).contains(&tier)) {
+            let place = format!("failover[{index}].tier");
+            return Err(ApiError::parameter(&place, format!("{place} must be from 1 to {TIER_MAX}.")));
+        }
+    }
     Ok(failover)
 }
 
-pub(super) fn text(preamble: Option<String>) -> Result<Option<String>, ApiError> {
+fn text(preamble: Option<String>) -> Result<Option<String>, ApiError> {
     match preamble {
         Some(text) if text.len() > PREAMBLE_BYTES_MAX => Err(ApiError::parameter(
             "preamble",
@@ -214,4 +257,5 @@ pub(super) fn text(preamble: Option<String>) -> Result<Option<String>, ApiError>
 }
 
 const MEMBERS_MAX: usize = 100;
+const NAMES_MAX: usize = 100;
 const PREAMBLE_BYTES_MAX: usize = 64 << 10;

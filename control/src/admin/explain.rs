@@ -13,16 +13,18 @@ use shared::id::{EndpointName, ModelId, ProviderId, is_name};
 use shared::port::{AssumedFault, Body, FaultKind, Insider, Rehearsal};
 use shared::routing::{Endpoint, Target};
 use shared::snapshot::Snapshot;
+use shared::usage::TargetOrder;
 
-use super::endpoints::{members, text};
+use super::endpoints::content;
 use super::explanation::Explanation;
 use super::providers::NAME_RULE;
 use super::trials::administrator;
 use super::{ApiError, App, Call, Route, json, route_of};
-use crate::db::endpoints::StoredMember;
+use crate::db::endpoints::{EndpointContent, StoredMember};
 use crate::db::engine::Db;
 use crate::routing::catalog::test_completion::{HERE, request};
-use crate::routing::publish::AccessHolder;
+use crate::routing::config::WrittenOrder;
+use crate::routing::publish::{AccessHolder, balance, share};
 
 pub(super) static ROUTES: &[Route] = &[route_of(Method::POST, "explain", |call| Box::pin(explain(call)))
     .answers::<Explained>("Shows which targets a request would try, without sending anything.")
@@ -82,6 +84,16 @@ struct DraftEndpoint {
     failover: Vec<StoredMember>,
     #[serde(default)]
     preamble: Option<String>,
+    /// Further names, and patterns that end in `*`.
+    #[serde(default)]
+    also: Vec<String>,
+    /// The order of its targets within a tier; `listed` by default.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "crate::common::shared_shapes::TargetOrder"))]
+    order: TargetOrder,
+    /// True to keep a session at its target; by default true unless `order` is `listed`.
+    #[serde(default)]
+    sticky: Option<bool>,
 }
 
 /// An assumed failure.
@@ -245,12 +257,14 @@ fn of_key(app: &App, id: &str) -> Result<Arc<Access>, ApiError> {
 
 /// Builds an endpoint that is not stored. As in routing, members of providers that are not in use are left out.
 fn endpoint(app: &App, snapshot: &Snapshot, draft: DraftEndpoint) -> Result<Arc<Endpoint>, ApiError> {
-    let DraftEndpoint { name, failover, preamble } = draft;
+    let DraftEndpoint { name, failover, preamble, also, order, sticky } = draft;
     if !is_name(&name) {
         return Err(ApiError::parameter("draft.name", format!("draft.name {NAME_RULE}")));
     }
-    let mut targets = Vec::new();
-    for (index, StoredMember { provider, model }) in members(failover)?.into_iter().enumerate() {
+    let written = content(EndpointContent { failover, preamble, also, order, sticky })?;
+    let EndpointContent { failover, preamble, also, .. } = written;
+    let (mut targets, mut shares) = (Vec::new(), Vec::new());
+    for (index, StoredMember { provider, model, weight, tier }) in failover.into_iter().enumerate() {
         let place = snapshot.providers.binary_search_by(|instance| instance.id.as_str().cmp(&provider)).ok();
         let Some(instance) = place.and_then(|place| snapshot.providers.get(place)) else {
             is_provider(app, &format!("draft.failover[{index}].provider"), &provider)?;
@@ -261,10 +275,15 @@ fn endpoint(app: &App, snapshot: &Snapshot, draft: DraftEndpoint) -> Result<Arc<
             let message = format!("The provider '{provider}' does not list '{model}'.");
             ApiError::parameter(&format!("draft.failover[{index}].model"), message)
         })?;
+        shares.push(share(instance, &known.id, weight, tier));
         targets.push(Target { provider: Arc::clone(instance), model: Arc::clone(known) });
     }
-    let preamble = text(preamble)?.map(Arc::from);
-    Ok(Arc::new(Endpoint { name: EndpointName::new(name.as_str()), targets, preamble }))
+    Ok(Arc::new(Endpoint {
+        preamble: preamble.map(Arc::from),
+        also: also.into_iter().map(Box::from).collect(),
+        balance: balance(WrittenOrder { order, sticky }, shares),
+        ..Endpoint::new(EndpointName::new(name.as_str()), targets)
+    }))
 }
 
 /// Rejects the name of a provider that does not exist.

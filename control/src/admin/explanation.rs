@@ -2,7 +2,7 @@
 //! members and units.
 
 use serde::{Deserialize, Serialize};
-use shared::usage::StepResult;
+use shared::usage::{ChosenBy, StepResult, TargetOrder};
 
 use crate::db::cluster::nodes::NodeLabel;
 
@@ -27,6 +27,8 @@ pub(super) struct Explanation {
     passed_over: Vec<PassedOverTarget>,
     /// The time for all attempts, in milliseconds.
     budget_ms: Option<u64>,
+    /// The choice of the first target; null unless the selector is an endpoint that is no plain list.
+    choice: Option<ExplainedChoice>,
     /// The affinity of the request; null if it has none.
     affinity: Option<ExplainedAffinity>,
     /// The error that the client would get instead of an answer; null if the request would be tried.
@@ -86,6 +88,33 @@ struct ExplainedCandidate {
     /// The fields that the rules of the model would change, as `name=value`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     changed: Vec<String>,
+    /// The tier; absent for a plain list, like all members after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tier: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    weight: Option<u16>,
+    /// The share of the draws among the candidates of the tier, from 0 to 1; for the order `weighted`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    share: Option<f64>,
+    /// The attempts in flight; for the orders `least_busy` and `fastest`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    in_flight: Option<u32>,
+    /// The average time to the first content of streams in microseconds, for the order `fastest`; absent if it is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first_content_us: Option<f64>,
+    /// The probable cost of the request, for the order `cheapest`; absent if a price is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cost_micro_usd: Option<f64>,
+}
+
+/// The choice of the first target.
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ExplainedChoice {
+    #[cfg_attr(test, schemars(with = "crate::common::shared_shapes::TargetOrder"))]
+    order: TargetOrder,
+    #[cfg_attr(test, schemars(with = "crate::common::shared_shapes::ChosenBy"))]
+    chosen_by: ChosenBy,
 }
 
 /// A target that would not be tried.

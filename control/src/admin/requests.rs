@@ -7,7 +7,7 @@ use records::Record;
 use serde::{Deserialize, Serialize};
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
-use shared::usage::StepResult;
+use shared::usage::{ChosenBy, StepResult};
 
 use super::list::{PageOf, PageRows, SortValue, SortedPaging};
 use super::query::{Count, Number, Span};
@@ -196,6 +196,9 @@ pub(crate) struct RecordQuery {
     result: Option<StepResult>,
     /// Only requests whose first content took at least so many microseconds.
     first_content_us_min: Option<Count>,
+    /// Only requests whose first target came first for this reason.
+    #[cfg_attr(test, schemars(with = "Option<crate::common::shared_shapes::ChosenBy>"))]
+    chosen_by: Option<ChosenBy>,
     /// Only requests of this session, by name or pseudonym.
     session: Option<String>,
     /// A part of the name, in any case.
@@ -230,6 +233,7 @@ pub(super) fn filter_in(
         status_class: query.status_class.map(|number| status(number.0)),
         is_failed: query.failed,
         first_content_us_min: query.first_content_us_min.map(|min| min.0),
+        chosen_by: query.chosen_by,
         sessions: query.session.map_or_else(Vec::new, |name| sessions(app, name)),
         attempts: AttemptFilter {
             failed_over: query.failed_over,

@@ -186,7 +186,8 @@ fn of_routing(app: &App, wanted: &Wanted) -> Vec<FoundObject> {
         return best(own.filter_map(provider).collect(), limit);
     }
     let endpoint = |endpoint: &ListedEndpoint| {
-        let first = endpoint.failover.first().map(|member| format!("{}/{}", member.provider, member.model));
+        let first =
+            endpoint.content.failover.first().map(|member| format!("{}/{}", member.provider, member.model));
         found(FoundKind::Endpoint, &endpoint.name, &endpoint.name, first.as_deref())
     };
     let known = app.catalog.known();

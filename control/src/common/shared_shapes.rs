@@ -51,6 +51,16 @@ names!(
     shared::usage::StepResult::ALL.iter().map(|result| result.name()).collect()
 );
 names!(
+    TargetOrder,
+    "The order of an endpoint's targets within a tier.",
+    shared::usage::TargetOrder::ALL.iter().map(|order| order.name()).collect()
+);
+names!(
+    ChosenBy,
+    "The reason for which a target came first: the order of the endpoint, the session, the affinity key, or state of a provider.",
+    shared::usage::ChosenBy::ALL.iter().map(|reason| reason.name()).collect()
+);
+names!(
     Outcome,
     "The end of an exchange: with the whole answer, with an error, by a client that left, by an upstream that broke off \
      after output had started, or by the end of the process.",

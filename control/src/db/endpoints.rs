@@ -1,6 +1,8 @@
-//! The table `endpoints`: ordered failover lists created through the API.
+//! The table `endpoints`: ordered failover lists created through the API. The column `failover` has the list of an endpoint, or
+//! an object with the list and those settings that are not the default.
 
 use serde::{Deserialize, Serialize};
+use shared::usage::TargetOrder;
 
 use crate::db::engine::{Db, DbError, DbResult, Row, named_params};
 
@@ -8,11 +10,73 @@ use crate::db::engine::{Db, DbError, DbResult, Row, named_params};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EndpointRow {
     pub(crate) name: String,
-    pub(crate) failover: Vec<StoredMember>,
-    pub(crate) preamble: Option<String>,
+    pub(crate) content: EndpointContent,
     pub(crate) version: u64,
     pub(crate) created_at_ms: u64,
     pub(crate) updated_at_ms: u64,
+}
+
+/// The content of an endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EndpointContent {
+    /// Its targets in the order in which they are tried.
+    pub(crate) failover: Vec<StoredMember>,
+    /// The system text put before that of every request.
+    #[serde(default)]
+    pub(crate) preamble: Option<String>,
+    /// Further names, and patterns that end in `*`.
+    #[serde(default)]
+    pub(crate) also: Vec<String>,
+    /// The order of its targets within a tier; `listed` by default.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "crate::common::shared_shapes::TargetOrder"))]
+    pub(crate) order: TargetOrder,
+    /// True to keep a session at its target; null for the default, which is true unless `order` is `listed`.
+    #[serde(default)]
+    pub(crate) sticky: Option<bool>,
+}
+
+/// The column `failover`.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum StoredTargets {
+    List(Vec<StoredMember>),
+    Settings(StoredSettings),
+}
+
+/// The list of an endpoint and its settings.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredSettings {
+    failover: Vec<StoredMember>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    also: Vec<String>,
+    #[serde(default)]
+    order: TargetOrder,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sticky: Option<bool>,
+}
+
+impl StoredTargets {
+    fn of(content: &EndpointContent) -> Self {
+        let EndpointContent { failover, preamble, also, order, sticky } = content.clone();
+        let plain = EndpointContent { failover: failover.clone(), preamble, ..EndpointContent::default() };
+        match plain == *content {
+            true => Self::List(failover),
+            false => Self::Settings(StoredSettings { failover, also, order, sticky }),
+        }
+    }
+
+    fn content(self, preamble: Option<String>) -> EndpointContent {
+        match self {
+            Self::List(failover) => EndpointContent { failover, preamble, ..EndpointContent::default() },
+            Self::Settings(StoredSettings { failover, also, order, sticky }) => {
+                EndpointContent { failover, preamble, also, order, sticky }
+            }
+        }
+    }
 }
 
 /// A provider instance and one of its models.
@@ -23,16 +87,34 @@ pub(crate) struct EndpointRow {
 pub(crate) struct StoredMember {
     pub(crate) provider: String,
     pub(crate) model: String,
+    /// Its share of the requests, from 0 to 1000; 0 comes after all others of its tier. Absent for 1. Not with the order
+    /// `listed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) weight: Option<u16>,
+    /// Its tier, from 1 to 9: every target of a lower one comes before. Absent for 1. Not with the order `listed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tier: Option<u8>,
+}
+
+impl StoredMember {
+    /// Creates a member without a weight or tier of its own.
+    pub(crate) fn new(provider: impl Into<String>, model: impl Into<String>) -> Self {
+        Self { provider: provider.into(), model: model.into(), weight: None, tier: None }
+    }
+
+    /// Returns true if both are the same target.
+    pub(crate) fn is_same_target(&self, other: &Self) -> bool {
+        (&self.provider, &self.model) == (&other.provider, &other.model)
+    }
 }
 
 impl EndpointRow {
     fn of(row: Row<'_>) -> DbResult<Self> {
-        let failover: String = row.get("failover")?;
-        let failover = serde_json::from_str(&failover).map_err(DbError::bad_value)?;
+        let stored: String = row.get("failover")?;
+        let stored: StoredTargets = serde_json::from_str(&stored).map_err(DbError::bad_value)?;
         Ok(Self {
             name: row.get("name")?,
-            failover,
-            preamble: row.get("preamble")?,
+            content: stored.content(row.get("preamble")?),
             version: row.get("version")?,
             created_at_ms: row.get("created_at_ms")?,
             updated_at_ms: row.get("updated_at_ms")?,
@@ -52,19 +134,20 @@ pub(crate) fn find(db: &Db, name: &str) -> DbResult<Option<EndpointRow>> {
 /// Returns the names of the endpoints that have a member of this provider instance.
 pub(crate) fn with_provider(db: &Db, provider: &str) -> DbResult<Vec<String>> {
     let mut with_text: Vec<_> = db.rows(WITH_TEXT, [provider], EndpointRow::of)?;
-    with_text.retain(|row| row.failover.iter().any(|member| member.provider == provider));
+    with_text.retain(|row| row.content.failover.iter().any(|member| member.provider == provider));
     Ok(with_text.into_iter().map(|row| row.name).collect())
 }
 
 /// Inserts a new row, or stores the next version of one.
 pub(crate) fn put(tx: &Db, endpoint: &EndpointRow) -> DbResult<()> {
-    let failover = serde_json::to_string(&endpoint.failover).map_err(DbError::bad_value)?;
+    let failover =
+        serde_json::to_string(&StoredTargets::of(&endpoint.content)).map_err(DbError::bad_value)?;
     tx.execute(
         PUT,
         named_params! {
             ":name": endpoint.name,
             ":failover": failover,
-            ":preamble": endpoint.preamble,
+            ":preamble": endpoint.content.preamble,
             ":version": endpoint.version,
             ":created": endpoint.created_at_ms,
             ":updated": endpoint.updated_at_ms,

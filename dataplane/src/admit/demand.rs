@@ -26,6 +26,12 @@ impl<'a> Demand<'a> {
         target.model.prices.as_ref().is_some_and(|prices| need.probable(prices).cost.is_some())
     }
 
+    /// Returns the probable cost at `target` in nano-dollars, as a reservation of it; `None` if a price is unknown.
+    pub(crate) fn probable_cost(self, target: &Target) -> Option<u64> {
+        let (least, prices) = (self.probable(target), target.model.prices.as_ref()?);
+        if least.has_tier { least.at_most(prices).cost } else { least.probable(prices).cost }
+    }
+
     /// Returns the minimum amounts that a quota must have left, and the amounts to take if available, at the most
     /// expensive of `candidates`.
     pub(super) fn claim(self, candidates: &[&Target]) -> Claim {

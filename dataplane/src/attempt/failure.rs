@@ -79,6 +79,10 @@ impl Failure {
             message: &self.message,
             retry_after: self.retry_after,
             used: self.used.as_deref(),
+            is_of_target: match self.evidence {
+                Evidence::ModelFailed | Evidence::InstanceFailed | Evidence::RateLimited => true,
+                Evidence::Served | Evidence::Alive | Evidence::Nothing => false,
+            },
         }
     }
 

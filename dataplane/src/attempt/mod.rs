@@ -41,7 +41,7 @@ use crate::admit::quota::{self, Notices};
 use crate::admit::share_wait::reserve_when_granted;
 use crate::error::Fault;
 use crate::plan::response_affinity::{AffinityRecorder, Recall, StateReference};
-use crate::plan::{self, Needs};
+use crate::plan::{self, Needs, Plan};
 use crate::record::Record;
 use crate::server::body::HeldBody;
 use crate::worker::Worker;
@@ -64,6 +64,8 @@ pub(crate) struct Job {
     /// Observes what is exchanged with upstreams.
     pub(crate) tap: Option<Arc<dyn ExchangeTap>>,
     pub(crate) budget: FailoverBudget,
+    /// The session that the client names, if the route depends on it.
+    pub(crate) session: Option<Box<str>>,
     /// Seals reasoning for the caller, if a target of the route needs it.
     pub(crate) seal: Option<ReasoningSeal>,
 }
@@ -125,12 +127,20 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Un
     {
         return Err(refused(job, record, fault));
     }
-    let needs = needs(&job.worker, &job.head, &job.body, &job.access);
+    let needs = needs(&job.worker, (&job.head, job.session.as_deref()), &job.body, &job.access);
     let demand = needs.demand;
     let planned = plan::order(route, needs, &mut |target, why| record.skip(target, why));
-    let candidates = match planned {
-        Ok(candidates) => candidates,
+    let Plan { candidates, choice } = match planned {
+        Ok(plan) => plan,
         Err(fault) => return Err(refused(job, record, fault)),
+    };
+    if let Some(choice) = &choice {
+        record.note(|event| event.details.choice = Some(choice.recorded));
+    }
+    let served = |served: Served| {
+        let affinity = &job.worker.process.response_affinity;
+        choice.iter().for_each(|choice| choice.served(&served.target, affinity));
+        Ok(served)
     };
     if let Err(exceeded) = quota::reserve(&job.access, route.endpoint(), demand, &candidates, record) {
         let again =
@@ -141,14 +151,14 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Un
         }
     }
     let mut walk = Walk::new(job, demand, record.started());
-    if let Some(served) = walk.candidates(&candidates, record).await {
-        return Ok(served);
+    if let Some(answer) = walk.candidates(&candidates, record).await {
+        return served(answer);
     }
     // No other target could serve the request, but a token is being renewed.
     if walk.renewing.is_some()
-        && let Some(served) = Box::pin(walk.renewed(record)).await
+        && let Some(answer) = Box::pin(walk.renewed(record)).await
     {
-        return Ok(served);
+        return served(answer);
     }
     let unserved = Box::new(walk.unserved());
     record.fail(&unserved.fault);
@@ -171,7 +181,7 @@ pub(crate) fn missing(worker: &Worker, head: &Head, access: &Access) -> Option<R
 /// Returns the requirements of a request on its targets.
 pub(crate) fn needs<'a>(
     worker: &'a Worker,
-    head: &'a Head,
+    (head, session): (&'a Head, Option<&'a str>),
     body: &HeldBody,
     access: &'a Access,
 ) -> Needs<'a> {
@@ -189,6 +199,7 @@ pub(crate) fn needs<'a>(
         vision: head.has_image,
         tools: head.has_tools,
         affinity_key: head.affinity_key.as_deref(),
+        session,
         demand: Demand {
             head,
             output_default: worker.process.settings.quota_output_tokens,

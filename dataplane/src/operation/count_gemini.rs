@@ -17,7 +17,7 @@ use super::inference::{AuthorizedRequest, of_scan_error, read};
 use crate::adapt;
 use crate::attempt;
 use crate::error::Fault;
-use crate::plan;
+use crate::plan::{self, Plan};
 use crate::relay::ResponseBody;
 use crate::server::body::Inbound;
 
@@ -37,8 +37,8 @@ pub(crate) async fn serve(
     };
     let (route, _) = authorized.select(&head);
     let route = route?;
-    let needs = attempt::needs(authorized.worker(), &head, &body, authorized.access);
-    let candidates = plan::order(&route, needs, &mut |_, _| {})?;
+    let needs = authorized.needs(&head, &body);
+    let Plan { candidates, .. } = plan::order(&route, needs, &mut |_, _| {})?;
     let Some(target) = candidates.first() else { return Err(attempt::all_cooling_down(0)) };
     let model = target.model.id.as_str();
     let routed = authorized.worker().routed(&route, &head, &body);

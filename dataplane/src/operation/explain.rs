@@ -6,16 +6,20 @@
 //!   "resolved": {"kind": "endpoint", "name": "line"},
 //!   "candidates": [{"provider": "a", "model": "m", "adapted": "messages"}],
 //!   "passed_over": [{"provider": "b", "model": "m", "reason": "circuit_open", "wait_ms": 12000}],
-//!   "budget_ms": 120000, "affinity": {"key": "conversation-7", "starts_at": {"provider": "a", "model": "m"}},
+//!   "budget_ms": 120000, "choice": null, "affinity": {"key": "conversation-7", "starts_at": {"provider": "a", "model": "m"}},
 //!   "refusal": null, "path": null }
 //! ```
 //!
+//! `choice` is `{"order", "chosen_by"}` for an endpoint that is no plain list; its candidates have `tier`, `weight` and what
+//! decided: `share`, `in_flight`, `first_content_us` or `cost_micro_usd`.
 //! `candidates` is in the order of the attempts. A candidate that rests is in `passed_over`; if all rest, those that would be
 //! tried anyway are in both. In a candidate, `adapted` is absent for targets that speak the client's protocol; `dropped` and `changed`
 //! name the fields that are not sent as they are. `reason` is one of the results in a record's trace. `refusal` is the
 //! error that the client would get instead of an answer: `{"status", "code", "message", "param"}`. If a request is
 //! refused before its plan is made, the fields unknown by then are null or empty. `path` contains the attempts at the
 //! candidates if faults are assumed, otherwise it is null.
+
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -33,7 +37,7 @@ use crate::adapt;
 use crate::attempt::{self, FailoverBudget, Waiting};
 use crate::error::Fault;
 use crate::operation::rehearsal::{RehearsedRequest, rehearse};
-use crate::plan::{self, Needs};
+use crate::plan::{self, Needs, ShownShare};
 use crate::relay::ResponseBody;
 
 /// A request to explain.
@@ -74,10 +78,11 @@ pub(crate) fn plan(
     };
     let mut passed_over = Vec::new();
     let mut candidates = Vec::new();
+    let mut choice = None;
     if let Some(route) = &route {
         let mut skip = |target: &Target, result| passed_over.push(passed(target, result, None));
         match plan::order(route, question.needs, &mut skip) {
-            Ok(order) => candidates = order,
+            Ok(plan) => (candidates, choice) = (plan.candidates, plan.choice),
             Err(fault) => refusal = Some(fault),
         }
     }
@@ -116,13 +121,8 @@ pub(crate) fn plan(
         let once = dialect == Dialect::Videos;
         rehearse(&candidates, RehearsedRequest { faults, budget, stream, once })
     });
-    let candidates: Vec<_> = candidates
-        .into_iter()
-        .map(|target| {
-            let told = route.as_ref().map(|route| (checks.told)(route, target)).unwrap_or_default();
-            candidate(target, (dialect, tools), told)
-        })
-        .collect();
+    let choice = choice.map(|choice| choice.recorded);
+    let shown = shown(question, route.as_ref(), checks, &candidates);
     let needs = [Some(dialect.name()), vision.then_some("vision"), tools.then_some("tools")];
     let needs: Vec<_> = needs.into_iter().flatten().collect();
     ok(&json!({
@@ -131,13 +131,31 @@ pub(crate) fn plan(
         "stream": question.stream,
         "needs": needs,
         "resolved": route.as_ref().map(resolved),
-        "candidates": candidates,
+        "candidates": shown,
         "passed_over": passed_over,
         "budget_ms": u64::try_from(question.budget.time().as_millis()).unwrap_or(u64::MAX),
+        "choice": choice,
         "affinity": starts_at.map(|(key, target)| json!({"key": key, "starts_at": target})),
         "refusal": refusal.as_ref().map(refused),
         "path": path,
     }))
+}
+
+/// Returns the candidates for display.
+fn shown(
+    question: &ExplainQuestion<'_>,
+    route: Option<&Route>,
+    checks: &TargetChecks<'_>,
+    candidates: &[&Target],
+) -> Vec<Value> {
+    let Needs { dialect, tools, demand, single, .. } = question.needs;
+    let balanced = route.and_then(Route::balanced).filter(|_| !single);
+    let shown = candidates.iter().map(|target| {
+        let told = route.map(|route| (checks.told)(route, target)).unwrap_or_default();
+        let share = balanced.and_then(|of| ShownShare::of(target, candidates, of, demand));
+        with_share(candidate(target, (dialect, tools), told), share)
+    });
+    shown.collect()
 }
 
 /// Explains a request that would be refused before its selector is looked up.
@@ -151,6 +169,7 @@ pub(crate) fn early(operation: Option<Operation>, fault: &Fault) -> Response<Res
         "candidates": [],
         "passed_over": [],
         "budget_ms": null,
+        "choice": null,
         "affinity": null,
         "refusal": refused(fault),
         "path": null,
@@ -228,6 +247,31 @@ fn candidate(
     }
     value
 }
+
+/// Adds the share of a candidate, and what decided its place.
+fn with_share(mut value: Value, share: Option<ShownShare>) -> Value {
+    if let (Some(object), Some(share)) = (value.as_object_mut(), share) {
+        let ShownShare { tier, weight, share, in_flight, first_content_us, cost_nano_usd } = share;
+        let micros = first_content_us.map(|us| json!(us.round()));
+        let decided = [
+            ("share", share.map(|share| json!((share * SHARE_PARTS).round() / SHARE_PARTS))),
+            ("in_flight", in_flight.map(|count| json!(count))),
+            ("first_content_us", micros),
+            (
+                "cost_micro_usd",
+                cost_nano_usd
+                    .map(|nano| json!((Duration::from_nanos(nano).as_secs_f64() * 1e9).round() / 1e3)),
+            ),
+        ];
+        object.insert("tier".to_owned(), json!(tier));
+        object.insert("weight".to_owned(), json!(weight));
+        object.extend(decided.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+    }
+    value
+}
+
+/// Shares are shown with four decimals.
+const SHARE_PARTS: f64 = 10_000.0;
 
 fn passed(target: &Target, result: StepResult, wait_ms: Option<u64>) -> Value {
     let mut value = json!({"provider": target.provider.id, "model": target.model.id, "reason": result});

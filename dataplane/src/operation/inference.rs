@@ -27,7 +27,7 @@ use crate::error::Fault;
 use crate::operation::answer;
 use crate::operation::explain::{self, ExplainQuestion, TargetChecks};
 use crate::operation::videos;
-use crate::plan;
+use crate::plan::{self, Needs};
 use crate::record::{Opening, Record};
 use crate::relay::ResponseBody;
 use crate::route::google::{self, GoogleCall, GoogleMethod};
@@ -104,7 +104,7 @@ pub(crate) async fn explain(
         operation: authorized.operation,
         selector: &head.model,
         stream: head.stream,
-        needs: attempt::needs(worker, &head, &body, authorized.access),
+        needs: authorized.needs(&head, &body),
         budget: FailoverBudget::of(head.fallback_timeout_ms),
         forced,
         now_ms: clock::monotonic_ms(),
@@ -162,10 +162,21 @@ impl AuthorizedRequest<'_> {
         }
     }
 
+    /// Returns the session that the client names.
+    fn session_name(&self) -> Option<&str> {
+        self.session.and_then(|session| session.to_str().ok())
+    }
+
+    /// Returns the requirements of the request on its targets.
+    pub(super) fn needs<'n>(&'n self, head: &'n Head, body: &HeldBody) -> Needs<'n> {
+        attempt::needs(self.worker(), (head, self.session_name()), body, self.access)
+    }
+
     /// Returns the route of an endpoint that exists in an explanation only.
     fn draft(&self, selector: &str) -> Option<Route> {
         let draft = self.exchange.caller.rehearsal.as_ref()?.draft.as_ref()?;
-        (draft.name.as_str() == selector).then(|| Route::Endpoint(Arc::clone(draft)))
+        let is_meant = draft.name.as_str() == selector || draft.also.iter().any(|name| **name == *selector);
+        is_meant.then(|| Route::Endpoint(Arc::clone(draft)))
     }
 
     /// Opens the record and builds the failover job.
@@ -195,6 +206,7 @@ impl AuthorizedRequest<'_> {
         let route = selected.inspect_err(|fault| record.fail(fault))?;
         let job = Job {
             seal: adapt::seal(self.snapshot, &route, &head, self.access),
+            session: route.balanced().and_then(|_| self.session_name()).map(Box::from),
             worker: Rc::clone(worker),
             access: Arc::clone(self.access),
             route,

@@ -13,9 +13,11 @@ use shared::usage::StepResult;
 use crate::admit::demand::Demand;
 use crate::error::Fault;
 
+pub(crate) use self::ranking::{Choice, ShownShare};
 use self::response_affinity::{ResponseAffinity, StateReference};
 
 mod affinity;
+mod ranking;
 mod recent;
 pub(crate) mod response_affinity;
 mod siphash;
@@ -29,6 +31,8 @@ pub(crate) struct Needs<'a> {
     pub(crate) vision: bool,
     pub(crate) tools: bool,
     pub(crate) affinity_key: Option<&'a str>,
+    /// The session that the client names.
+    pub(crate) session: Option<&'a str>,
     /// Provider state that the request refers to.
     pub(crate) reference: StateReference,
     pub(crate) response_affinity: &'a ResponseAffinity,
@@ -36,13 +40,13 @@ pub(crate) struct Needs<'a> {
     pub(crate) access: &'a Access,
 }
 
-/// Resolves the selector for this caller (SEL-1, SEL-3).
+/// Resolves the selector for this caller (SEL-1, SEL-3). A pattern applies to what has no other meaning for the caller.
 pub(crate) fn select(snapshot: &Snapshot, selector: &str, access: &Access) -> Result<Route, Fault> {
     let route = match snapshot.routes.get(selector) {
         Some(ambiguous @ Route::Ambiguous(_)) => ambiguous.usable(access),
         known => known.cloned(),
     };
-    route.ok_or_else(|| {
+    route.or_else(|| snapshot.patterns.find(selector).cloned()).ok_or_else(|| {
         let shown = selector.split_at(selector.floor_char_boundary(100)).0;
         let message =
             format!("The model '{shown}' does not exist. GET /v1/models lists the available models.");
@@ -63,12 +67,20 @@ pub(crate) fn restricted(route: Route, (provider, model): &(ProviderId, ModelId)
     Ok(match route {
         Route::Endpoint(endpoint) => {
             let Endpoint { name, preamble, .. } = &*endpoint;
-            let (name, preamble) = (name.clone(), preamble.clone());
-            Route::Endpoint(Arc::new(Endpoint { name, targets: vec![target], preamble }))
+            let only = Endpoint::new(name.clone(), vec![target]);
+            Route::Endpoint(Arc::new(Endpoint { preamble: preamble.clone(), ..only }))
         }
         Route::Model(_) => Route::Model(target),
         Route::Alias(_) | Route::Ambiguous(_) => Route::Alias(target),
     })
+}
+
+/// The targets that can serve a request, in the order of the attempts.
+#[derive(Debug)]
+pub(crate) struct Plan<'a> {
+    pub(crate) candidates: Vec<&'a Target>,
+    /// The choice among them, if the route is an endpoint that is no plain list.
+    pub(crate) choice: Option<Choice>,
 }
 
 /// Returns the targets that can serve the request, in the order of the attempts (FAIL-2, CHAT-2, AUTH-2, AUTH-4).
@@ -77,7 +89,7 @@ pub(crate) fn order<'a>(
     route: &'a Route,
     needs: Needs<'_>,
     skip: &mut dyn FnMut(&Target, StepResult),
-) -> Result<Vec<&'a Target>, Fault> {
+) -> Result<Plan<'a>, Fault> {
     let endpoint = route.endpoint().map(EndpointName::as_str);
     let listed = route.targets();
     let listed = needs.considered(listed);
@@ -118,10 +130,16 @@ pub(crate) fn order<'a>(
         let nearest = nearest.unwrap_or(Nearest::Nothing);
         return Err(nearest.refined(&needs, route).fault(route, &needs));
     }
-    if let Some(key) = needs.affinity_key {
-        affinity::rotate(&mut candidates, key);
-    }
-    Ok(candidates)
+    let choice = match route.balanced() {
+        Some(balanced) if !needs.single => Some(ranking::rank(&mut candidates, balanced, &needs)),
+        _ => {
+            if let Some(key) = needs.affinity_key {
+                affinity::rotate(&mut candidates, key);
+            }
+            None
+        }
+    };
+    Ok(Plan { candidates, choice })
 }
 
 /// The length of a client's ID in an error text.

@@ -8,34 +8,38 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const WAYS: usize = 4;
 /// Bits of a hash that select the bucket; an entry stores the others.
 const PLACE_BITS: u32 = 18;
-/// Bits of an entry that store the number.
-pub(super) const NUMBER_BITS: u32 = 16;
 
-/// Set-associative table from hashes to 16-bit numbers: about a million entries in 8 MiB.
+/// Set-associative table from hashes to numbers of `BITS` bits, at most 32: about a million entries in 8 MiB.
 #[derive(Debug, Default)]
-pub(super) struct Recent {
+pub(super) struct Recent<const BITS: u32> {
     places: OnceLock<Box<[[AtomicU64; WAYS]]>>,
 }
 
-impl Recent {
-    pub(super) fn put(&self, hash: u64, number: u16) {
+impl<const BITS: u32> Recent<BITS> {
+    /// Stores the number, which has at most `BITS` bits, as the newest of its bucket.
+    pub(super) fn put(&self, hash: u64, number: u32) {
         let Some(ways) = place(hash).and_then(|place| self.places().get(place)) else { return };
-        if find(ways, hash) == Some(number) {
+        let entry = (hash << BITS) | u64::from(number);
+        if ways.first().is_some_and(|newest| newest.load(Ordering::Relaxed) == entry) {
             return;
         }
         // Concurrent insertions may lose an entry, which is then treated as evicted.
-        let mut next = (hash << NUMBER_BITS) | u64::from(number);
+        let mut next = entry;
         for way in ways {
             next = way.swap(next, Ordering::Relaxed);
+            if next == 0 || next >> BITS == entry >> BITS {
+                // The slot was free, or had the earlier entry of this hash.
+                return;
+            }
         }
     }
 
-    pub(super) fn get(&self, hash: u64) -> Option<u16> {
-        find(self.places.get()?.get(place(hash)?)?, hash)
+    pub(super) fn get(&self, hash: u64) -> Option<u32> {
+        let entries = self.places.get()?.get(place(hash)?)?.iter().map(|way| way.load(Ordering::Relaxed));
+        let mut same = entries.filter(|entry| *entry != 0 && entry >> BITS == (hash << BITS) >> BITS);
+        same.next().map(|entry| u32::try_from(entry & ((1 << BITS) - 1)).unwrap_or_default())
     }
-}
 
-impl Recent {
     /// Returns every entry with its place.
     pub(super) fn entries(&self) -> impl Iterator<Item = (u32, u64)> {
         let ways = self.places.get().into_iter().flatten().flatten();
@@ -60,40 +64,37 @@ fn place(hash: u64) -> Option<usize> {
     usize::try_from(hash >> (u64::BITS - PLACE_BITS)).ok()
 }
 
-/// Returns the number of the newest entry with this hash.
-fn find(ways: &[AtomicU64; WAYS], hash: u64) -> Option<u16> {
-    let entries = ways.iter().map(|way| way.load(Ordering::Relaxed));
-    let mut same =
-        entries.filter(|entry| *entry != 0 && entry >> NUMBER_BITS == (hash << NUMBER_BITS) >> NUMBER_BITS);
-    same.next().map(|entry| u16::try_from(entry & u64::from(u16::MAX)).unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_newest_entries_replace_the_oldest() {
-        let table = Recent::default();
+        let table = Recent::<16>::default();
         let hash = |index: u64| (7 << (u64::BITS - PLACE_BITS)) | (index + 1);
         assert_eq!(table.get(hash(0)), None);
         for index in 0..6 {
-            table.put(hash(index), index as u16);
+            table.put(hash(index), index as u32);
         }
         let kept: Vec<_> = (0..6).map(|index| table.get(hash(index))).collect();
         assert_eq!(kept, [None, None, Some(2), Some(3), Some(4), Some(5)]);
         table.put(hash(3), 9);
         assert_eq!(table.get(hash(3)), Some(9));
+        // A new number replaces the earlier one, and evicts nothing.
+        (10..20).for_each(|number| table.put(hash(2), number));
+        let kept: Vec<_> = (0..6).map(|index| table.get(hash(index))).collect();
+        assert_eq!(kept, [None, None, Some(19), Some(9), Some(4), Some(5)]);
     }
 
     #[test]
     fn the_table_holds_a_hundred_thousand_entries() {
         use std::hash::BuildHasher as _;
-        let (table, hasher) = (Recent::default(), std::hash::RandomState::new());
+        let (table, hasher) = (Recent::<16>::default(), std::hash::RandomState::new());
         for index in 0..100_000_u32 {
-            table.put(hasher.hash_one(index), index as u16);
+            table.put(hasher.hash_one(index), index & 0xffff);
         }
-        let lost = (0..100_000_u32).filter(|index| table.get(hasher.hash_one(index)) != Some(*index as u16));
+        let lost =
+            (0..100_000_u32).filter(|index| table.get(hasher.hash_one(index)) != Some(*index & 0xffff));
         assert!(lost.count() < 100, "fewer than one in a thousand shares a place with four newer ones");
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::HeaderValue;
+use shared::clock::monotonic_ms;
 use shared::operation::Dialect;
 use shared::prices::{Bill, Billed, price};
 use shared::quota::Metric;
@@ -29,6 +30,8 @@ pub(crate) struct FailedStep<'a> {
     pub(crate) retry_after: Option<Duration>,
     /// The consumption that the upstream reported despite the failure.
     pub(crate) used: Option<&'a Used>,
+    /// True if the target is to blame, not the request.
+    pub(crate) is_of_target: bool,
 }
 
 /// Consumption that an upstream reported for a failed attempt.
@@ -59,6 +62,8 @@ impl Record {
             return None;
         }
         self.running.begin_attempt(target);
+        // The attempt before it, if any, is no longer in flight.
+        self.in_flight = target.provider.circuits.loads().of(&target.model.id).map(|load| load.begin());
         let began = Instant::now();
         let start_us = Some(micros(began - self.started));
         let step = step(target, StepResult::Cancelled);
@@ -132,6 +137,9 @@ impl Record {
     /// Records that the latest attempt failed after `spent`. Usage reported by its upstream is recorded as lost.
     pub(crate) fn end_step(&mut self, failed: FailedStep<'_>, spent: Duration) {
         self.running.enter(Stage::Paused);
+        if let Some(in_flight) = self.in_flight.take().filter(|_| failed.is_of_target) {
+            in_flight.failed(micros(spent), monotonic_ms());
+        }
         let lost = failed.used.map(|used| Box::new(self.lost(used)));
         self.outside_us = self.outside_us.saturating_add(micros(spent));
         self.note(|event| {
@@ -197,6 +205,10 @@ impl Record {
     pub(crate) fn served(&mut self, began: Instant, now: Instant) {
         let (spent_us, first_content_us) = (micros(now - began), micros(now - self.started));
         let outside_us = self.outside_us.saturating_add(spent_us);
+        let is_stream = self.event.as_ref().is_some_and(|event| event.stream);
+        if let Some(in_flight) = self.in_flight.as_ref().filter(|_| is_stream) {
+            in_flight.first_content(spent_us, monotonic_ms());
+        }
         self.note(|event| {
             event.first_content_us = Some(first_content_us);
             event.details.gateway_us = Some(first_content_us.saturating_sub(outside_us));

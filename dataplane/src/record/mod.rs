@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use shared::access::Access;
 use shared::error_kind::ErrorKind;
+use shared::health::InFlight;
 use shared::id::{ModelId, ProviderId};
 use shared::operation::{Dialect, Operation};
 use shared::quota::{Quota, Reservation};
@@ -53,6 +54,8 @@ pub(crate) struct Record {
     media: Option<Box<MediaWish>>,
     /// Quota reservations of the exchange, held until it is recorded.
     held: Option<HeldReservations>,
+    /// The attempt in flight, until the last byte of its answer, if its target is measured.
+    in_flight: Option<InFlight>,
     /// The exchange's note in the usage log, if one has been written.
     note: Option<Note>,
     running: Rc<RunningEntry>,
@@ -161,6 +164,7 @@ impl Record {
             input: Rc::clone(opening.input),
             media: opening.media.cloned().map(Box::new),
             held: None,
+            in_flight: None,
             note: None,
             running: Rc::clone(opening.running),
             span: opening.span,
@@ -181,6 +185,7 @@ impl Record {
             input: std::mem::take(&mut self.input),
             media: self.media.take(),
             held: self.held.take(),
+            in_flight: self.in_flight.take(),
             note: self.note.take(),
             running: Rc::clone(&self.running),
             span: self.span.take(),

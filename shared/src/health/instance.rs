@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use super::circuit::{Circuit, CircuitState, Pass, Refused};
 use super::limits::ReportedLimits;
+use super::loads::Loads;
 use super::per_model::PerModel;
 use super::rests::Rests;
 use crate::id::ModelId;
 use crate::policy::CircuitPolicy;
 use crate::usage::StepResult;
 
-/// The circuits of one provider instance and credential, the rests of its models, and the limits that its upstream
+/// The circuits of one provider instance and credential, the rests and loads of its models, and the limits that its upstream
 /// reports.
 #[derive(Debug, Default)]
 pub struct Circuits {
@@ -22,6 +23,7 @@ pub struct Circuits {
     /// Models that have failed since they were last served. Failures of further models than fit are not counted.
     models: PerModel<Circuit>,
     rests: Rests,
+    loads: Loads,
     limits: ReportedLimits,
 }
 
@@ -103,6 +105,11 @@ impl Circuits {
     /// Returns the rests of the models.
     pub fn rests(&self) -> &Rests {
         &self.rests
+    }
+
+    /// Returns the loads of the models.
+    pub fn loads(&self) -> &Loads {
+        &self.loads
     }
 
     /// Returns the limits that the upstream reports for this credential.

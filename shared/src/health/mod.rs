@@ -11,12 +11,14 @@ use crate::id::ProviderId;
 mod circuit;
 mod instance;
 mod limits;
+mod loads;
 mod per_model;
 mod rests;
 
 pub use self::circuit::{Circuit, CircuitState, Refused, Trouble};
 pub use self::instance::{Admission, Circuits, Evidence, Failed, Opened};
 pub use self::limits::{ReportedLimit, ReportedLimits};
+pub use self::loads::{InFlight, Loads, TargetLoad};
 pub use self::rests::{RateLimit, Rest, Rests, ShownRest};
 
 /// A digest of address and headers that identifies an upstream and its credential.

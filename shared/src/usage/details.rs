@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::choice::TargetChoice;
 use super::finish::Finish;
 use super::gaps::Gaps;
 use super::stored_state::StoredState;
@@ -45,6 +46,9 @@ pub struct Details {
     pub silence_us_max: Option<u64>,
     /// The gaps between the pieces of a stream after its first content. Exact to a few milliseconds. Empty for other answers.
     pub gaps: Gaps,
+    /// The choice of the first target, for an endpoint that is no plain list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub choice: Option<TargetChoice>,
     /// The state that the provider stored. It leaves the journal for a table of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stored_state: Option<Box<StoredState>>,

@@ -1,5 +1,6 @@
 //! Usage events, the records of finished exchanges, and the interface through which they leave the data plane.
 
+mod choice;
 mod counts;
 mod details;
 mod finish;
@@ -16,6 +17,7 @@ use crate::error_kind::ErrorKind;
 use crate::id::{EndpointName, KeyId, ModelId, PrincipalId, ProjectId, ProviderId};
 use crate::operation::Operation;
 
+pub use self::choice::{ChosenBy, TargetChoice, TargetOrder};
 pub use self::counts::{Class, TokenCounts, Units, counted};
 pub use self::details::Details;
 pub use self::finish::Finish;

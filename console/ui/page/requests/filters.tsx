@@ -24,6 +24,7 @@ const EXACT: [name: string, title: string, field?: string][] = [
   ["operation", "Operation", "operation"],
   ["client", "Client", "client"],
   ["session", "Session"],
+  ["chosen_by", "Chosen by"],
   ["attempted", "Tried at", "provider"],
   ["result", "With a step"],
   ["status_class", "Status class"],

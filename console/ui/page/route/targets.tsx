@@ -141,6 +141,10 @@ function Member({ target, model, isNew, movedFrom, neverUsed, isServing }: Membe
       </div>
       <div class="chips">
         {isNew && <span class="tag accent">added</span>}
+        {target.tier !== undefined && target.tier > 1 && <span class="tag">tier {target.tier}</span>}
+        {target.weight !== undefined && (
+          <span class={target.weight === 0 ? "tag warn" : "tag"}>{target.weight === 0 ? "draining" : `weight ${target.weight}`}</span>
+        )}
         {movedFrom !== null && <span class="tag accent">moved up from {movedFrom}</span>}
         {model && (isProven(model) || isServing ? <ProvenTag of={model} /> : <span class="tag">unproven</span>)}
         {model?.context_window && <span class="tag">{short(model.context_window)} context</span>}

@@ -81,7 +81,7 @@ function Ready({ providers, likeFirst, onDone }: ReadyProps) {
 
 /** Puts targets before those of an endpoint that exists. */
 function AddTarget({
-  endpoint: { name, failover, preamble, version },
+  endpoint: { name, failover, preamble, also, order, sticky, version },
   targets: given,
   onDone,
 }: Props & { endpoint: Endpoint; targets: string[] }) {
@@ -91,7 +91,10 @@ function AddTarget({
   const wanted = [...added, ...failover.filter((old) => !added.some((target) => sameTarget(target, old)))];
   const add = (): void =>
     void submission.run(targets, async () => {
-      await call("PUT", `endpoints/${encodeURIComponent(name)}`, { body: { failover: wanted, preamble }, ifMatch: version });
+      await call("PUT", `endpoints/${encodeURIComponent(name)}`, {
+        body: { failover: wanted, preamble, also, order, sticky },
+        ifMatch: version,
+      });
       changed("endpoints");
       onDone(`Clients can ask for ${name}.`, name);
     });

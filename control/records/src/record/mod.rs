@@ -54,6 +54,8 @@ pub struct Record<'a> {
     pub bytes_out: Option<u64>,
     pub gateway_us: Option<u64>,
     pub silence_us_max: Option<u64>,
+    /// The code of [`TargetChoice`](shared::usage::TargetChoice). `None` also for plain lists.
+    pub choice: Option<u64>,
     /// The gaps between the pieces of a stream. Empty also for records of earlier releases.
     pub gaps: Gaps,
     /// The text of the error that the client got, or empty. Empty also for records of earlier releases.

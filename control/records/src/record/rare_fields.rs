@@ -3,7 +3,7 @@
 //! ```text
 //!  which, [counts,] [tier,] [picture,] [tags,] [end user,] [client,] [session,] [finish,] [adapted,] [dropped,] [refused by,]
 //!         [upstream id,] [vendor's cost,] [bytes in,] [bytes out,] [gateway,] [silence,] [unpriced,] [lost,] [gaps,] [message,]
-//!         [stored state]
+//!         [stored state,] [choice]
 //!  counts   classes as bits, then the count of each
 //!  lost     length, then for each: place of the step, bits, the count of each class, cost,
 //!           [tier,] [picture,] [vendor's cost,] [amount for quotas]
@@ -59,6 +59,9 @@ pub(super) fn put(
     if let Some(state) = &record.stored_state {
         put_state(out, state);
     }
+    if let Some(choice) = record.choice {
+        varint::put(out, choice);
+    }
 }
 
 /// Reads into `record` what [`put`] appended. Returns `None` for malformed bytes.
@@ -100,6 +103,9 @@ pub(super) fn take<'a>(record: &mut Record<'a>, bytes: &mut &'a [u8], texts: Tex
     }
     if which & STATE != 0 {
         record.stored_state = Some(take_state(bytes)?);
+    }
+    if which & CHOICE != 0 {
+        record.choice = Some(varint::take(bytes)?);
     }
     Some(())
 }
@@ -232,6 +238,7 @@ pub(super) fn which(record: &Record<'_>) -> u64 {
         | flag(!record.gaps.is_empty(), GAPS)
         | flag(!record.message.is_empty(), MESSAGE)
         | flag(record.stored_state.is_some(), STATE)
+        | flag(record.choice.is_some(), CHOICE)
 }
 
 /// True for the classes whose counts are in the fixed part of every record.
@@ -280,6 +287,7 @@ const GAPS: u64 = 1 << 18;
 const UNPRICED: u64 = 1 << 19;
 const MESSAGE: u64 = 1 << 20;
 const STATE: u64 = 1 << 21;
+const CHOICE: u64 = 1 << 22;
 /// The texts. The lower bits are those of fields that are frequent, so that `which` stays short.
 const TEXTS: [(u64, RecordName); 10] = [
     (1 << 1, RecordName::Tier),
@@ -371,6 +379,7 @@ mod tests {
             bytes_out: Some(u64::MAX),
             gateway_us: Some(1),
             silence_us_max: Some(1 << 30),
+            choice: Some(19),
             gaps,
             message: "The upstream closed the stream, é.",
             stored_state: Some(STATES[1]),
@@ -387,6 +396,7 @@ mod tests {
             Record { gateway_us: Some(1 << 20), ..Record::default() },
             Record { silence_us_max: Some(3), ..Record::default() },
             Record { gaps, ..Record::default() },
+            Record { choice: Some(0), ..Record::default() },
             Record { message: "no", ..Record::default() },
             Record { stored_state: Some(STATES[0]), ..Record::default() },
             Record::default(),
@@ -404,7 +414,10 @@ mod tests {
             );
             assert_eq!(numbers(&back), numbers(&record));
             assert_eq!(back.stored_state, record.stored_state);
-            assert_eq!((back.lost, back.gaps, trace.count()), (record.lost, record.gaps, 1));
+            assert_eq!(
+                (back.lost, back.gaps, back.choice, trace.count()),
+                (record.lost, record.gaps, record.choice, 1)
+            );
         }
         let back: Vec<_> = super::lost(&packed).collect();
         assert_eq!(back, [(0, lost.clone()), (3, lost)]);

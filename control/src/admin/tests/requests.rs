@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
 use shared::id::{EndpointName, KeyId, ModelId, ProjectId, ProviderId};
 use shared::operation::Dialect;
-use shared::usage::{Details, Finish, Outcome, StepResult, TraceStep, UsageEvent};
+use shared::usage::{
+    ChosenBy, Details, Finish, Outcome, StepResult, TargetChoice, TargetOrder, TraceStep, UsageEvent,
+};
 
 use super::Gateway;
 use crate::usage::tests::event;
@@ -132,6 +134,7 @@ fn details_are_shown_and_a_record_of_an_earlier_release_lacks_them() {
         gateway_us: Some(62),
         silence_us_max: Some(7_500_000),
         message: Some("over capacity, all of it".into()),
+        choice: Some(TargetChoice { order: TargetOrder::LeastBusy, chosen_by: ChosenBy::Session }),
         ..Details::default()
     };
     let skipped = TraceStep {
@@ -163,6 +166,8 @@ fn details_are_shown_and_a_record_of_an_earlier_release_lacks_them() {
         ("gateway_us", json!(62)),
         ("silence_us_max", json!(7_500_000)),
         ("message", json!("over capacity, all of it")),
+        ("order", json!("least_busy")),
+        ("chosen_by", json!("session")),
         ("results", json!(["circuit_open", "status"])),
     ] {
         assert_eq!(shown.get(member), Some(&want), "{member} in {shown}");

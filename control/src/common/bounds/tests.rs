@@ -235,6 +235,7 @@ control/src/admin/alerts.rs OBJECTS_MAX refuses
 control/src/admin/audit.rs PAGE_ROWS steps
 control/src/admin/backups/mod.rs DOWNLOADS_MAX refuses
 control/src/admin/endpoints.rs MEMBERS_MAX refuses
+control/src/admin/endpoints.rs NAMES_MAX refuses
 control/src/admin/explain.rs CASES_MAX refuses
 control/src/admin/explain.rs FAULTS_MAX refuses
 control/src/admin/field.rs ENTRIES_MAX refuses
@@ -296,8 +297,11 @@ control/src/routing/config/file.rs FAULTS_MAX told
 control/src/routing/config/file.rs NOTES_MAX told
 control/src/routing/config/identity.rs BACKUPS_KEPT asked
 control/src/routing/config/oauth.rs PARAMS_MAX refuses
+control/src/routing/config/order.rs TIER_MAX refuses
+control/src/routing/config/order.rs WEIGHT_MAX refuses
 control/src/routing/config/otlp.rs ATTRIBUTES_MAX refuses
 control/src/routing/config/schema.rs FAULTS_MAX told
+control/src/routing/config/validate.rs NAMES_MAX refuses
 control/src/routing/config/yaml/mod.rs BRACKETS_MAX refuses
 control/src/routing/config/yaml/mod.rs DEPTH_MAX refuses
 control/src/routing/config/yaml/mod.rs NODES_MAX refuses

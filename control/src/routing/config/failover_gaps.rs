@@ -4,9 +4,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use shared::id::ProviderId;
+use shared::id::{ModelId, ProviderId};
+use shared::operation::Dialect;
 use shared::policy::FAILOVER_BUDGET_DEFAULT;
 use shared::routing::Target;
+use shared::usage::TargetOrder;
 
 use super::model::{Endpoint, Policies, Provider, Routing};
 
@@ -36,20 +38,59 @@ pub(super) fn of_routing(routing: &Routing, policies: &Policies) -> Vec<String> 
             })
             .collect();
         let place = format!("endpoints.{}", endpoint.name);
-        gaps(&targets).into_iter().map(move |gap| format!("{place}: {gap}")).collect::<Vec<_>>()
+        let first_only = endpoint.failover.iter().filter(|member| {
+            providers.get(&member.provider).is_some_and(|provider| is_single(provider, &member.model))
+        });
+        let first_only = first_only.map(|member| format!("{}/{}", member.provider, member.model));
+        let unordered = (endpoint.order != TargetOrder::Listed).then(|| unordered(first_only)).flatten();
+        gaps(&targets)
+            .into_iter()
+            .chain(unordered)
+            .map(move |gap| format!("{place}: {gap}"))
+            .collect::<Vec<_>>()
     };
     routing.endpoints.iter().flat_map(of_endpoint).collect()
 }
 
 /// Returns the warnings for an endpoint in use.
-pub(crate) fn failover_gaps(targets: &[Target]) -> Vec<String> {
-    let facts = targets.iter().map(|Target { provider, .. }| FailoverTarget {
+pub(crate) fn failover_gaps(endpoint: &shared::routing::Endpoint) -> Vec<String> {
+    let facts = endpoint.targets.iter().map(|Target { provider, .. }| FailoverTarget {
         provider: provider.id.as_str(),
         timeout: provider.timeout,
         usual_timeout: provider.kind.timeout,
         is_without_circuit: provider.circuit_policy.failure_threshold == 0,
     });
-    gaps(&facts.collect::<Vec<_>>())
+    let is_single = |target: &&Target| {
+        !Dialect::ALL.iter().any(|dialect| dialect.is_conversation() && target.speaks(*dialect))
+    };
+    let first_only = endpoint.targets.iter().filter(is_single);
+    let first_only = first_only.map(|target| format!("{}/{}", target.provider.id, target.model.id));
+    let is_ordered = endpoint.balance.as_ref().is_some_and(|balance| balance.order != TargetOrder::Listed);
+    let unordered = is_ordered.then(|| unordered(first_only)).flatten();
+    gaps(&facts.collect::<Vec<_>>()).into_iter().chain(unordered).collect()
+}
+
+/// True for a model that is known to serve no conversations.
+fn is_single(provider: &Provider, model: &ModelId) -> bool {
+    let own =
+        provider.models.iter().find(|known| known.id == *model).and_then(|known| known.dialects.as_deref());
+    let own = own.or_else(|| provider.kind.dialects_of(model.as_str()));
+    let speaks = |dialect: &Dialect| {
+        provider.dialects.contains(dialect) && own.is_none_or(|own| own.contains(dialect))
+    };
+    !Dialect::ALL.iter().any(|dialect| dialect.is_conversation() && speaks(dialect))
+}
+
+/// Returns the warning about targets for which the order of their endpoint has no effect.
+fn unordered(first_only: impl Iterator<Item = String>) -> Option<String> {
+    let named: Vec<String> = first_only.collect();
+    (!named.is_empty()).then(|| {
+        format!(
+            "order has no effect on the requests that {} can serve: embeddings, speech, transcriptions, images and videos go \
+             to the first target as listed",
+            named.join(", ")
+        )
+    })
 }
 
 fn gaps(targets: &[FailoverTarget<'_>]) -> Vec<String> {
@@ -141,5 +182,15 @@ mod tests {
                 "{found:?}, not {want:?}"
             );
         }
+    }
+
+    #[test]
+    fn targets_for_which_an_order_has_no_effect_are_named() {
+        assert_eq!(unordered(std::iter::empty()), None);
+        let warning = unordered(["a/embed", "b/speak"].map(str::to_owned).into_iter()).unwrap();
+        assert!(
+            warning.starts_with("order has no effect on the requests that a/embed, b/speak can serve"),
+            "{warning}"
+        );
     }
 }

@@ -17,6 +17,7 @@ mod model;
 mod nearest;
 mod oauth;
 mod offline;
+mod order;
 mod otlp;
 mod plain_secrets;
 mod prices;
@@ -49,6 +50,7 @@ pub use model::{
     Member, Partner, Policies, Provider, Routing, Server, SharedDatabase, Sso, TlsFiles,
 };
 pub use offline::{Offline, offline};
+pub(crate) use order::{TIER_MAX, WEIGHT_MAX, WrittenOrder};
 pub use otlp::{Otlp, OtlpMetrics, OtlpTraces};
 pub use plain_secrets::missing_keys;
 pub(crate) use plain_secrets::{Plain, PlainKeys as PlainReading, lacking};

@@ -19,7 +19,7 @@ use shared::provider::quirks::Quirks;
 use shared::proxy::Proxies;
 use shared::routing::{EchoOptions, HttpVersion, Model, Origin, ResponsesFallback};
 use shared::secret::Secret;
-use shared::usage::EndUsers;
+use shared::usage::{EndUsers, TargetOrder};
 
 use super::env::{Environment, Schedule, SecretFiles};
 use super::file::Version;
@@ -440,13 +440,23 @@ pub struct Endpoint {
     pub failover: Vec<Member>,
     /// System text prepended to a request's own.
     pub preamble: Option<String>,
+    /// Further names, and patterns that end in `*`.
+    pub also: Vec<String>,
+    /// The order of its members within a tier.
+    pub order: TargetOrder,
+    /// True if a session stays with its target; `None` for the default of the order.
+    pub sticky: Option<bool>,
 }
 
 /// One member of an endpoint: a provider and a model.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Member {
     /// The instance.
     pub provider: ProviderId,
     /// Its model.
     pub model: ModelId,
+    /// Its share of the requests, if given.
+    pub weight: Option<u16>,
+    /// Its tier, if given.
+    pub tier: Option<u8>,
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use shared::operation::Dialect;
+use shared::usage::TargetOrder;
 
 use super::prices::Prices;
 use super::rules::Rules;
@@ -335,6 +336,33 @@ pub(super) struct Endpoint {
     pub(super) failover: Vec<Member>,
     /// System text put before that of the request.
     pub(super) preamble: Option<String>,
+    /// Further names that clients may send, and patterns that end in `*`, e.g. `claude-haiku-*`.
+    #[schemars(length(max = 100))]
+    pub(super) also: Vec<String>,
+    /// Order of the targets within a tier; `listed` by default.
+    pub(super) order: Order,
+    /// Keep a session at its target; true by default, unless `order` is `listed`.
+    pub(super) sticky: Option<bool>,
+}
+
+/// Order of the targets of an endpoint within a tier.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Order(pub(super) TargetOrder);
+
+impl JsonSchema for Order {
+    fn schema_name() -> Cow<'static, str> {
+        "Order".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names: Vec<&str> = TargetOrder::ALL.iter().map(|order| order.name()).collect();
+        json_schema!({
+            "description": "Order of the targets of an endpoint within a tier.",
+            "type": "string",
+            "enum": names,
+        })
+    }
 }
 
 /// One provider and model of an endpoint.
@@ -345,6 +373,12 @@ pub(super) struct Member {
     pub(super) provider: Option<String>,
     /// The provider's ID of the model.
     pub(super) model: Option<String>,
+    /// Share of the requests; 0 comes after all others of the tier. 1 by default; not with `order: listed`.
+    #[schemars(range(max = 1_000))]
+    pub(super) weight: Option<u16>,
+    /// Tier; every target of a lower one comes before. 1 by default; not with `order: listed`.
+    #[schemars(range(min = 1, max = 9))]
+    pub(super) tier: Option<u8>,
 }
 
 /// Retry and circuit settings; read at start-up only.

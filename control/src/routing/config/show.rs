@@ -5,7 +5,8 @@ use std::fmt::{self, Write as _};
 use shared::policy::{CircuitPolicy, RetryPolicy};
 
 use super::layer::SettingSource;
-use super::model::{Config, Provider};
+use super::model::{Config, Member, Provider};
+use super::order::WrittenOrder;
 
 /// Returns the whole effective configuration as readable text.
 pub fn show(config: &Config) -> String {
@@ -41,11 +42,31 @@ fn write(config: &Config, out: &mut String) -> fmt::Result {
     }
     writeln!(out, "\nendpoints:  # file {}", config.file.display())?;
     for endpoint in &config.routing.endpoints {
-        let members: Vec<_> =
-            endpoint.failover.iter().map(|member| format!("{}/{}", member.provider, member.model)).collect();
-        writeln!(out, "  {}: {}", endpoint.name, members.join(", "))?;
+        let members: Vec<_> = endpoint.failover.iter().map(member).collect();
+        write!(out, "  {}: {}", endpoint.name, members.join(", "))?;
+        let order = WrittenOrder { order: endpoint.order, sticky: endpoint.sticky };
+        if let Some((order, sticky)) = order.balanced() {
+            write!(out, "; order {}, sticky {sticky}", order.name())?;
+        }
+        match endpoint.also.is_empty() {
+            true => writeln!(out)?,
+            false => writeln!(out, "; also {}", endpoint.also.join(", "))?,
+        }
     }
     Ok(())
+}
+
+fn member(member: &Member) -> String {
+    let mut text = format!("{}/{}", member.provider, member.model);
+    let settings = [
+        member.weight.map(|weight| format!("weight {weight}")),
+        member.tier.map(|tier| format!("tier {tier}")),
+    ];
+    let settings: Vec<String> = settings.into_iter().flatten().collect();
+    if !settings.is_empty() {
+        text.push_str(&format!(" ({})", settings.join(", ")));
+    }
+    text
 }
 
 fn write_policy(name: &str, retry: RetryPolicy, circuit: CircuitPolicy, out: &mut String) -> fmt::Result {

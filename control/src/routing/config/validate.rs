@@ -7,11 +7,13 @@ use std::time::Duration;
 use shared::id::{EndpointName, ModelId, ProviderId, is_name};
 use shared::policy::{CircuitPolicy, RetryPolicy};
 use shared::routing::Model;
+use shared::snapshot::{fault_of_name, is_pattern};
 
 use super::describe::{model_id, seconds};
 use super::env::Environment;
 use super::file::Notes;
 use super::model::{Endpoint, Member, Policies, Provider, Routing};
+use super::order::WrittenOrder;
 use super::provider::{ProviderReader, WrittenIn, key};
 use super::raw;
 use super::schema::did_you_mean;
@@ -51,7 +53,37 @@ fn endpoints(file: &raw::File, notes: &mut Notes, warnings: &mut Vec<String>) ->
         }
         (None, None) => return Vec::new(),
     };
+    further_names(file, section, map, notes);
     map.iter().map(|(name, raw)| endpoint(file, [section, name], raw, notes)).collect()
+}
+
+/// Checks the further names of all endpoints: nothing else may have them.
+fn further_names(file: &raw::File, section: &str, map: &BTreeMap<String, raw::Endpoint>, notes: &mut Notes) {
+    let mut owners: HashMap<&str, &str> = HashMap::new();
+    let names = map.iter().flat_map(|(endpoint, raw)| {
+        raw.also.iter().enumerate().map(move |(place, name)| (endpoint.as_str(), place, name.as_str()))
+    });
+    for (endpoint, place, name) in names {
+        let provider_of_id = name.split_once('/').map(|(provider, _)| provider);
+        let fault = if let Some(fault) = fault_of_name(name) {
+            format!("{fault}, as in claude-haiku-4-5 or claude-haiku-*")
+        } else if name == endpoint {
+            "the endpoint has this name already".to_owned()
+        } else if map.contains_key(name) {
+            "an endpoint has this name and takes precedence; remove one".to_owned()
+        } else if file.providers.contains_key(name) {
+            "a provider has this name, so a selector would be ambiguous; rename one".to_owned()
+        } else if let Some(provider) =
+            provider_of_id.filter(|id| !is_pattern(name) && file.providers.contains_key(*id))
+        {
+            format!("it is an exact model ID of the provider {provider}, which takes precedence; remove it")
+        } else if let Some(owner) = owners.insert(name, endpoint) {
+            format!("the endpoint {owner} has it too; remove one")
+        } else {
+            continue;
+        };
+        notes.add(&[key(section), key(endpoint), key("also"), YamlStep::Item(place)], fault);
+    }
 }
 
 fn endpoint(file: &raw::File, at: [&str; 2], raw: &raw::Endpoint, notes: &mut Notes) -> Endpoint {
@@ -74,14 +106,28 @@ fn endpoint(file: &raw::File, at: [&str; 2], raw: &raw::Endpoint, notes: &mut No
     for (index, raw) in raw.failover.iter().enumerate() {
         let path = below(&path, [key("failover"), YamlStep::Item(index)]);
         let Some(member) = member(file, &path, raw, notes) else { continue };
-        if failover.contains(&member) {
+        let is_same =
+            |earlier: &Member| (&earlier.provider, &earlier.model) == (&member.provider, &member.model);
+        if failover.iter().any(is_same) {
             notes.add(&path, format!("{}/{} occurs twice", member.provider, member.model));
         } else {
             failover.push(member);
         }
     }
     let preamble = raw.preamble.clone().filter(|text| !text.is_empty());
-    Endpoint { name: EndpointName::new(name), failover, preamble }
+    if raw.also.len() > NAMES_MAX {
+        notes.add(&below(&path, [key("also")]), format!("at most {NAMES_MAX} names are possible"));
+    }
+    let (order, sticky) = (raw.order.0, raw.sticky);
+    let shares = raw.failover.iter().map(|member| (member.weight, member.tier));
+    for useless in (WrittenOrder { order, sticky }).useless(shares) {
+        let place = match useless.member {
+            Some(place) => below(&path, [key("failover"), YamlStep::Item(place), key(useless.name)]),
+            None => below(&path, [key(useless.name)]),
+        };
+        notes.add(&place, useless.reason);
+    }
+    Endpoint { name: EndpointName::new(name), failover, preamble, also: raw.also.clone(), order, sticky }
 }
 
 fn member(file: &raw::File, path: &[YamlStep], raw: &raw::Member, notes: &mut Notes) -> Option<Member> {
@@ -101,8 +147,13 @@ fn member(file: &raw::File, path: &[YamlStep], raw: &raw::Member, notes: &mut No
     Some(Member {
         provider: ProviderId::new(raw.provider.as_deref()?),
         model: ModelId::new(raw.model.as_deref()?),
+        weight: raw.weight,
+        tier: raw.tier,
     })
 }
+
+/// The most further names of an endpoint.
+const NAMES_MAX: usize = 100;
 
 /// Adds each model that an endpoint names to its provider, even if the provider does not list it (SEL-4).
 fn learn_models(providers: &mut [Provider], endpoints: &[Endpoint]) {

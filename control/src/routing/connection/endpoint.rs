@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{ObjectSource, RoutedProvider};
-use crate::db::endpoints::{EndpointRow, StoredMember};
+use crate::db::endpoints::{EndpointContent, EndpointRow, StoredMember};
 use crate::routing::config;
 
 /// An endpoint of the configuration file or of the database.
@@ -11,8 +11,7 @@ use crate::routing::config;
 pub(crate) struct ListedEndpoint {
     pub(crate) name: String,
     pub(crate) source: ObjectSource,
-    pub(crate) failover: Vec<StoredMember>,
-    pub(crate) preamble: Option<String>,
+    pub(crate) content: EndpointContent,
     /// The kind of file object that has the same name and shadows this endpoint, if any.
     pub(crate) shadow: Option<&'static str>,
     /// The version, creation time and last change of the row, times in milliseconds since the Unix epoch. `None` for an
@@ -38,12 +37,19 @@ impl ListedEndpoint {
         let member = |member: &config::Member| StoredMember {
             provider: member.provider.to_string(),
             model: member.model.to_string(),
+            weight: member.weight,
+            tier: member.tier,
         };
         Self {
             name: endpoint.name.to_string(),
             source: ObjectSource::File,
-            failover: endpoint.failover.iter().map(member).collect(),
-            preamble: endpoint.preamble.clone(),
+            content: EndpointContent {
+                failover: endpoint.failover.iter().map(member).collect(),
+                preamble: endpoint.preamble.clone(),
+                also: endpoint.also.clone(),
+                order: endpoint.order,
+                sticky: endpoint.sticky,
+            },
             shadow: None,
             row: None,
             place: endpoint.name.to_string(),
@@ -56,8 +62,7 @@ impl ListedEndpoint {
             place: if shadow.is_some() { format!("{}+", row.name) } else { row.name.clone() },
             name: row.name,
             source: ObjectSource::Api,
-            failover: row.failover,
-            preamble: row.preamble,
+            content: row.content,
             shadow,
             row: Some((row.version, row.created_at_ms, row.updated_at_ms)),
         }
@@ -74,7 +79,7 @@ impl ListedEndpoint {
         mut find: impl FnMut(&str) -> Result<Option<RoutedProvider>, E>,
     ) -> Result<Vec<PassedOver>, E> {
         let mut passed_over = Vec::new();
-        for StoredMember { provider, model } in &self.failover {
+        for StoredMember { provider, model, .. } in &self.content.failover {
             if let Some(reason) = reason(find(provider)?, model) {
                 passed_over.push(PassedOver { provider: provider.clone(), model: model.clone(), reason });
             }
@@ -89,10 +94,9 @@ impl ListedEndpoint {
             name: self.name.clone(),
             source: self.source,
             shadowed: self.shadow.is_some(),
-            failover: self.failover.clone(),
+            content: self.content.clone(),
             passed_over,
             warnings: Vec::new(),
-            preamble: self.preamble.clone(),
             version: self.version(),
             created_at_ms,
             updated_at_ms,
@@ -116,14 +120,13 @@ pub(crate) struct ShownEndpoint {
     source: ObjectSource,
     /// True if the configuration file has an endpoint or a provider of the same name.
     shadowed: bool,
-    /// Its targets in the order in which they are tried.
-    failover: Vec<StoredMember>,
+    #[serde(flatten)]
+    content: EndpointContent,
     /// Targets that receive no requests at the moment.
     passed_over: Vec<PassedOver>,
-    /// Settings that keep the endpoint from failing over, or from failing over in time. Empty in an answer to a write.
+    /// Settings that keep the endpoint from failing over, or from failing over in time, and further names that something
+    /// else has. Empty in an answer to a write.
     warnings: Vec<String>,
-    /// The system text put before that of every request; null if there is none.
-    preamble: Option<String>,
     /// Null for an endpoint of the configuration file.
     version: Option<u64>,
     /// In milliseconds since the Unix epoch. Absent for an endpoint of the configuration file.

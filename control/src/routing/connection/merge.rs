@@ -74,6 +74,7 @@ pub(crate) fn merge(
     };
     let providers: HashSet<&str> = file.providers.iter().map(|provider| provider.id.as_str()).collect();
     let endpoints: HashSet<&str> = file.endpoints.iter().map(|endpoint| endpoint.name.as_str()).collect();
+    let further: HashSet<&String> = file.endpoints.iter().flat_map(|endpoint| &endpoint.also).collect();
     let shadow = |name: &str| match name {
         name if providers.contains(name) => Some(A_PROVIDER),
         name if endpoints.contains(name) => Some(AN_ENDPOINT),
@@ -88,7 +89,7 @@ pub(crate) fn merge(
     for row in rows {
         let shadow = shadow(&row.name);
         if shadow.is_none() {
-            routing.endpoints.push(routed(&row));
+            routing.endpoints.push(routed(&row, &further));
         }
         view.endpoints.push(ListedEndpoint::of_row(row, shadow));
     }
@@ -106,17 +107,24 @@ fn routed_provider(connection: &ProviderConnection) -> Option<Arc<Provider>> {
     is_kept.then(|| Arc::clone(provider))
 }
 
-fn routed(row: &EndpointRow) -> config::Endpoint {
+/// Returns the endpoint of a row, without the further names that endpoints of the file have: `taken`.
+fn routed(row: &EndpointRow, taken: &HashSet<&String>) -> config::Endpoint {
+    let content = &row.content;
     config::Endpoint {
         name: EndpointName::new(row.name.as_str()),
-        failover: row
+        failover: content
             .failover
             .iter()
             .map(|member| config::Member {
                 provider: ProviderId::new(member.provider.as_str()),
                 model: ModelId::new(member.model.as_str()),
+                weight: member.weight,
+                tier: member.tier,
             })
             .collect(),
-        preamble: row.preamble.clone(),
+        preamble: content.preamble.clone(),
+        also: content.also.iter().filter(|name| !taken.contains(name)).cloned().collect(),
+        order: content.order,
+        sticky: content.sticky,
     }
 }

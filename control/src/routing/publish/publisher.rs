@@ -285,6 +285,7 @@ impl Publisher {
             providers: Arc::clone(&self.routes.providers),
             endpoints: Arc::clone(&self.routes.endpoints),
             routes: Arc::clone(&self.routes.routes),
+            patterns: Arc::clone(&self.routes.patterns),
             access: Arc::clone(&self.access.table),
             key_hasher: self.hasher.clone(),
             operation_ids: self.operation_ids.clone(),

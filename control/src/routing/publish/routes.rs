@@ -1,25 +1,26 @@
 //! The routing half of a snapshot: everything a request needs of providers and endpoints, computed in advance.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use http::{HeaderName, HeaderValue};
 use ring::digest::{Context, SHA256};
 use shared::health::{Board, UpstreamIdentity};
-use shared::id::ProviderId;
+use shared::id::{ModelId, ProviderId};
 use shared::provider::signer::RequestSigner;
 use shared::provider::sigv4::Signer;
 use shared::provider::{Inside, Reach};
-use shared::routing::{Endpoint, InstanceReach, ProviderInstance, Renew, Target};
+use shared::routing::{Balance, Endpoint, InstanceReach, ProviderInstance, Renew, Share, Target};
 use shared::sanitize::Guarded;
 use shared::secret::Secret;
-use shared::snapshot::{Route, Snapshot};
+use shared::snapshot::{Route, SelectorPatterns, Snapshot};
+use shared::usage::TargetOrder;
 
 use crate::common::credential::extension::{ExtensionAccess, bearer};
 use crate::common::credential::oauth::{DueRefresh, OauthTokens, RefreshSchedule};
 use crate::common::credential::{AccessTokens, Grant, Sign, bearer_header};
 use crate::routing::catalog::merge::Merger;
-use crate::routing::config::{self, ConnectionAuth, Policies, Provider, Routing};
+use crate::routing::config::{self, ConnectionAuth, Policies, Provider, Routing, WrittenOrder};
 use crate::routing::extension;
 
 /// Provider instances, endpoints, and the route of each selector.
@@ -28,6 +29,19 @@ pub(crate) struct Routes {
     pub(crate) providers: Arc<Vec<Arc<ProviderInstance>>>,
     pub(crate) endpoints: Arc<Vec<Arc<Endpoint>>>,
     pub(crate) routes: Arc<HashMap<Box<str>, Route>>,
+    pub(crate) patterns: Arc<SelectorPatterns>,
+}
+
+impl Routes {
+    /// Returns the route of a selector, or of a pattern as written.
+    pub(crate) fn of(&self, name: &str) -> Option<&Route> {
+        self.routes.get(name).or_else(|| self.patterns.written(name))
+    }
+
+    /// Returns every selector and pattern.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.routes.keys().map(|name| &**name).chain(self.patterns.iter().map(|(written, _)| written))
+    }
 }
 
 /// Builds the routing half from `routing`, under the policies of start-up.
@@ -42,9 +56,11 @@ pub(crate) fn routes(
     let mut providers: Vec<Arc<ProviderInstance>> = made.map(Arc::new).collect();
     providers.sort_by(|a, b| a.id.cmp(&b.id));
     board.keep(providers.iter().map(|provider| &provider.id));
+    measure_loads(&routing.endpoints, &providers);
     let endpoints = endpoints(&routing.endpoints, &providers);
     let routes = Arc::new(Snapshot::routes_of(&providers, &endpoints));
-    Routes { providers: Arc::new(providers), endpoints: Arc::new(endpoints), routes }
+    let patterns = Arc::new(SelectorPatterns::of(&endpoints));
+    Routes { providers: Arc::new(providers), endpoints: Arc::new(endpoints), routes, patterns }
 }
 
 fn instance(
@@ -301,6 +317,37 @@ impl Digest {
     }
 }
 
+/// Lets the loads of those models be measured that an endpoint orders by them.
+fn measure_loads(endpoints: &[config::Endpoint], providers: &[Arc<ProviderInstance>]) {
+    let ordered = endpoints.iter().filter(|endpoint| match endpoint.order {
+        TargetOrder::LeastBusy | TargetOrder::Fastest => true,
+        TargetOrder::Listed | TargetOrder::Weighted | TargetOrder::Cheapest => false,
+    });
+    let mut wanted: HashMap<&ProviderId, HashSet<&ModelId>> = HashMap::new();
+    for member in ordered.flat_map(|endpoint| &endpoint.failover) {
+        wanted.entry(&member.provider).or_default().insert(&member.model);
+    }
+    for provider in providers {
+        provider.circuits.loads().measure(&wanted.remove(&provider.id).unwrap_or_default());
+    }
+}
+
+/// Returns the share of a target.
+pub(crate) fn share(
+    provider: &ProviderInstance,
+    model: &ModelId,
+    weight: Option<u16>,
+    tier: Option<u8>,
+) -> Share {
+    Share { tier: tier.unwrap_or(1), weight: weight.unwrap_or(1), load: provider.circuits.loads().of(model) }
+}
+
+/// Returns the choice among targets with these shares, if it is no plain list.
+pub(crate) fn balance(written: WrittenOrder, shares: Vec<Share>) -> Option<Box<Balance>> {
+    let (order, sticky) = written.balanced()?;
+    Some(Box::new(Balance { order, sticky, shares }))
+}
+
 /// Builds the endpoints without members that are disabled or unknown. An endpoint without members is kept: a request
 /// for it fails with "nothing is eligible" rather than "not found".
 fn endpoints(configured: &[config::Endpoint], providers: &[Arc<ProviderInstance>]) -> Vec<Arc<Endpoint>> {
@@ -310,14 +357,17 @@ fn endpoints(configured: &[config::Endpoint], providers: &[Arc<ProviderInstance>
         let provider = by_id.get(&member.provider)?;
         let place = provider.models.binary_search_by(|model| model.id.cmp(&member.model)).ok()?;
         let model = Arc::clone(provider.models.get(place)?);
-        Some(Target { provider: Arc::clone(provider), model })
+        let share = share(provider, &member.model, member.weight, member.tier);
+        Some((Target { provider: Arc::clone(provider), model }, share))
     };
     let mut endpoints: Vec<_> = configured
         .iter()
         .map(|endpoint| {
-            let targets = endpoint.failover.iter().filter_map(target).collect();
+            let (targets, shares) = endpoint.failover.iter().filter_map(target).unzip();
+            let balance = balance(WrittenOrder { order: endpoint.order, sticky: endpoint.sticky }, shares);
             let preamble = endpoint.preamble.as_deref().map(Arc::from);
-            Arc::new(Endpoint { name: endpoint.name.clone(), targets, preamble })
+            let also = endpoint.also.iter().map(|name| Box::from(name.as_str())).collect();
+            Arc::new(Endpoint { preamble, also, balance, ..Endpoint::new(endpoint.name.clone(), targets) })
         })
         .collect();
     endpoints.sort_by(|a, b| a.name.cmp(&b.name));

@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 use shared::secret::Secret;
+use shared::usage::TargetOrder;
 use thiserror::Error;
 
 use super::configuration_text::{ConfigurationText, free_variable};
-use crate::db::endpoints::{self, EndpointRow};
+use crate::db::endpoints::{self, EndpointContent, EndpointRow};
 use crate::db::engine::{Db, DbResult};
 use crate::db::error::OpenError;
 use crate::db::providers::{self, ProviderRow};
@@ -93,7 +94,11 @@ impl Export {
 
     /// Adds an endpoint with the targets whose provider the file declares.
     fn add_endpoint(&mut self, row: EndpointRow) {
-        let EndpointRow { name, mut failover, preamble, .. } = row;
+        let EndpointRow {
+            name,
+            content: EndpointContent { mut failover, preamble, also, order, sticky },
+            ..
+        } = row;
         failover.retain(|member| {
             let is_known = self.providers.contains_key(&member.provider);
             if !is_known {
@@ -107,9 +112,22 @@ impl Export {
         if failover.is_empty() {
             return self.omitted.push(format!("endpoint {name}: it has no other target"));
         }
+        if let [only] = &mut failover[..] {
+            (only.weight, only.tier) = (None, None);
+        }
         let mut endpoint = json!({"failover": failover});
         if let (Some(endpoint), Some(preamble)) = (endpoint.as_object_mut(), preamble) {
             endpoint.insert("preamble".to_owned(), Value::String(preamble));
+        }
+        if let (Some(endpoint), false) = (endpoint.as_object_mut(), also.is_empty()) {
+            endpoint.insert("also".to_owned(), json!(also));
+        }
+        // With one target left, an order would have no effect.
+        if let (Some(endpoint), true) = (endpoint.as_object_mut(), failover.len() > 1) {
+            if order != TargetOrder::Listed {
+                endpoint.insert("order".to_owned(), json!(order));
+            }
+            endpoint.extend(sticky.map(|sticky| ("sticky".to_owned(), json!(sticky))));
         }
         self.endpoints.insert(name, endpoint);
     }

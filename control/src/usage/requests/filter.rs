@@ -1,6 +1,7 @@
 //! The filters of exchanges.
 
 use records::{Record, RecordName, Trace};
+use shared::usage::{ChosenBy, TargetChoice};
 
 use super::attempts::AttemptFilter;
 use super::exchange_end::ExchangeEnd;
@@ -89,6 +90,8 @@ pub(crate) struct RequestFilter {
     pub(crate) is_failed: Option<bool>,
     /// An exchange without content is outside of every range.
     pub(crate) first_content_us_min: Option<u64>,
+    /// The reason for which the first target came first.
+    pub(crate) chosen_by: Option<ChosenBy>,
     /// Sessions, one of which must match.
     pub(crate) sessions: Vec<String>,
     pub(crate) attempts: AttemptFilter,
@@ -133,6 +136,10 @@ impl RequestFilter {
             && self.error.as_deref().is_none_or(|error| record.name(RecordName::Error) == error)
             && self.request_id_prefix.as_deref().is_none_or(|prefix| record.request_id.starts_with(prefix))
             && self.is_failed.is_none_or(|is_failed| is_failed == has_failed(record, trace))
+            && self.chosen_by.is_none_or(|chosen_by| {
+                let choice = record.choice.and_then(TargetChoice::of_code);
+                choice.is_some_and(|choice| choice.chosen_by == chosen_by)
+            })
             && is_one_of(record.name(RecordName::Session), &self.sessions)
             && has_names(record, &self.names)
             && self.scope.has(record)

@@ -6,7 +6,7 @@ use records::{Record, RecordName, RecordStep, Trace, rare_fields};
 use serde::{Serialize, Serializer};
 use shared::operation::Operation;
 use shared::tags;
-use shared::usage::{Class, Lost, Outcome, StepResult, TokenCounts, Units, Unpriced};
+use shared::usage::{Class, Lost, Outcome, StepResult, TargetChoice, TokenCounts, Units, Unpriced};
 
 use super::attempts::{self, AttemptSummary};
 use crate::common::money::MicroUsd;
@@ -127,6 +127,12 @@ struct RequestDetails {
     finish: Option<String>,
     /// The ID of the quota that refused the exchange.
     refused_by: Option<String>,
+    /// The order of the endpoint's targets; absent for a plain list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order: Option<&'static str>,
+    /// The reason for which the first target came first: `order`, `session`, `affinity` or `state`; absent for a plain list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chosen_by: Option<&'static str>,
     /// The text of the error that the client got, sanitized and without what it quotes of the request, at most 512 bytes;
     /// null if the client got no error, and in records of earlier releases.
     message: Option<String>,
@@ -300,6 +306,7 @@ impl RequestDetails {
     /// Returns `None` for a record of an earlier release.
     fn of(record: &Record<'_>) -> Option<Self> {
         let text = |name| record.name_if_any(name).map(str::to_owned);
+        let choice = record.choice.and_then(TargetChoice::of_code);
         let dropped = record.name(RecordName::Dropped).split(", ").filter(|name| !name.is_empty());
         Some(Self {
             client: text(RecordName::Client),
@@ -312,6 +319,8 @@ impl RequestDetails {
             silence_us_max: record.silence_us_max,
             finish: text(RecordName::Finish),
             refused_by: text(RecordName::RefusedBy),
+            order: choice.map(|choice| choice.order.name()),
+            chosen_by: choice.map(|choice| choice.chosen_by.name()),
             message: Some(record.message.to_owned()).filter(|message| !message.is_empty()),
         })
     }

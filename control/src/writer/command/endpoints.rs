@@ -1,11 +1,13 @@
 //! Commands that change endpoints.
 
 use serde_json::json;
+use shared::snapshot::is_pattern;
 
 use super::providers::is_free;
 use super::{Command, CommandRefusal, Done, Write};
 use crate::db::audit::AuditEntry;
-use crate::db::endpoints::{self, EndpointRow, StoredMember};
+use crate::db::endpoints::{self, EndpointContent, EndpointRow, StoredMember};
+use crate::db::providers;
 use crate::routing::config::did_you_mean;
 use crate::routing::connection::{ListedEndpoint, ShownEndpoint, shadow_of};
 use crate::routing::publish::Touched;
@@ -15,17 +17,15 @@ use crate::writer::command::lookup::{lookup, provider_ids};
 #[derive(Debug)]
 pub(crate) struct CreateEndpoint {
     pub(crate) name: String,
-    pub(crate) failover: Vec<StoredMember>,
-    pub(crate) preamble: Option<String>,
+    pub(crate) content: EndpointContent,
 }
 
-/// Replaces the members, their order and the preamble of an endpoint.
+/// Replaces the content of an endpoint.
 #[derive(Debug)]
 pub(crate) struct ReplaceEndpoint {
     pub(crate) name: String,
     pub(crate) if_version: Option<u64>,
-    pub(crate) failover: Vec<StoredMember>,
-    pub(crate) preamble: Option<String>,
+    pub(crate) content: EndpointContent,
     /// True to apply the command even if the configuration file shadows the endpoint.
     pub(crate) shadowed: bool,
 }
@@ -42,11 +42,10 @@ pub(crate) struct DeleteEndpoint {
 impl Command for CreateEndpoint {
     fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         is_free(write, &self.name)?;
-        check(write, &self.failover)?;
+        check(write, &self.name, &self.content)?;
         let row = EndpointRow {
             name: self.name.clone(),
-            failover: self.failover.clone(),
-            preamble: self.preamble.clone(),
+            content: self.content.clone(),
             version: 1,
             created_at_ms: write.now_ms,
             updated_at_ms: write.now_ms,
@@ -62,10 +61,9 @@ impl Command for CreateEndpoint {
 impl Command for ReplaceEndpoint {
     fn apply(&self, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.name, self.if_version, self.shadowed)?;
-        check(write, &self.failover)?;
+        check(write, &self.name, &self.content)?;
         let row = EndpointRow {
-            failover: self.failover.clone(),
-            preamble: self.preamble.clone(),
+            content: self.content.clone(),
             version: before.version + 1,
             updated_at_ms: write.now_ms,
             ..before.clone()
@@ -107,17 +105,64 @@ fn expect(
     Ok(row)
 }
 
-/// Checks that every member is a known model and occurs only once.
-fn check(write: &Write<'_>, failover: &[StoredMember]) -> Result<(), CommandRefusal> {
+/// Checks that every member is a known model and occurs only once, and that the further names are free.
+fn check(write: &Write<'_>, name: &str, content: &EndpointContent) -> Result<(), CommandRefusal> {
+    let failover = &content.failover;
     for (index, member) in failover.iter().enumerate() {
-        let StoredMember { provider, model } = member;
-        if failover.iter().take(index).any(|earlier| earlier == member) {
+        let StoredMember { provider, model, .. } = member;
+        if failover.iter().take(index).any(|earlier| earlier.is_same_target(member)) {
             let message = format!("{provider}/{model} occurs twice.");
             return Err(CommandRefusal::invalid(format!("failover[{index}]"), message));
         }
         check_model(write, provider, model, &|part| format!("failover[{index}].{part}"))?;
     }
+    for (index, also) in content.also.iter().enumerate() {
+        let is_twice = content.also.iter().take(index).any(|earlier| earlier == also);
+        let taken = match is_twice {
+            true => Some("it occurs twice".to_owned()),
+            false => taken_name(write, name, also)?,
+        };
+        if let Some(taken) = taken {
+            let message = format!("'{also}' cannot be a further name of '{name}': {taken}.");
+            return Err(CommandRefusal::invalid(format!("also[{index}]"), message));
+        }
+    }
     Ok(())
+}
+
+/// Returns the reason why `also` cannot be a further name of the endpoint `name`, if there is one.
+fn taken_name(write: &Write<'_>, name: &str, also: &str) -> Result<Option<String>, CommandRefusal> {
+    if also == name {
+        return Ok(Some("the endpoint has this name already".to_owned()));
+    }
+    if !is_pattern(also) {
+        if let Some(what) = shadow_of(write.file, also) {
+            return Ok(Some(format!("in the configuration file, {what} has this name")));
+        }
+        if providers::find(write.db, also)?.is_some() {
+            return Ok(Some("a provider has this name".to_owned()));
+        }
+        if endpoints::find(write.db, also)?.is_some() {
+            return Ok(Some("an endpoint has this name".to_owned()));
+        }
+        if let Some((provider, _)) = also.split_once('/')
+            && lookup(write, provider)?.is_some()
+        {
+            return Ok(Some(format!("it is an exact model ID of the provider '{provider}'")));
+        }
+    }
+    let owner = with_further_name(write, also)?.filter(|owner| owner != name);
+    Ok(owner.map(|owner| format!("the endpoint '{owner}' has it")))
+}
+
+/// Returns the endpoint that has `also` as a further name or as a pattern, if there is one.
+pub(super) fn with_further_name(write: &Write<'_>, also: &str) -> Result<Option<String>, CommandRefusal> {
+    let mut in_file = write.file.endpoints.iter();
+    if let Some(found) = in_file.find(|endpoint| endpoint.also.iter().any(|name| name == also)) {
+        return Ok(Some(found.name.to_string()));
+    }
+    let mut stored = endpoints::all(write.db)?.into_iter();
+    Ok(stored.find(|row| row.content.also.iter().any(|name| name == also)).map(|row| row.name))
 }
 
 /// Rejects an unknown model. `field` returns the name of the invalid parameter for `provider` or `model`.

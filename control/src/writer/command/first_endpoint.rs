@@ -6,7 +6,7 @@ use shared::provider::{Inside, Reach};
 
 use super::endpoints::{CreateEndpoint, exists};
 use super::{Command, CommandRefusal, Done, Write};
-use crate::db::endpoints::{self, StoredMember};
+use crate::db::endpoints::{self, EndpointContent, StoredMember};
 use crate::routing::config::{Provider, Routing};
 use crate::routing::detect::Detected;
 use crate::routing::publish::Touched;
@@ -35,7 +35,10 @@ impl Command for CreateFirstEndpoint {
         if failover.is_empty() {
             return Err(CommandRefusal::conflict("The configuration file has no provider of chat models."));
         }
-        let create = CreateEndpoint { name: FIRST_ENDPOINT.to_owned(), failover, preamble: None };
+        let create = CreateEndpoint {
+            name: FIRST_ENDPOINT.to_owned(),
+            content: EndpointContent { failover, ..EndpointContent::default() },
+        };
         create.apply(write)
     }
 }
@@ -46,7 +49,7 @@ impl CreateFirstEndpoint {
         providers.sort_by_key(|provider| inside(provider) == Some(Inside::Echo));
         let target = |provider: &Arc<Provider>| {
             let model = self.chat_model(provider)?;
-            Some(StoredMember { provider: provider.id.to_string(), model })
+            Some(StoredMember::new(provider.id.to_string(), model))
         };
         providers.into_iter().filter_map(target).collect()
     }
@@ -123,8 +126,12 @@ mod tests {
             succeeded = outcome.try_recv().unwrap().is_ok();
         }
         let shown = |row: endpoints::EndpointRow| {
-            let targets: Vec<_> =
-                row.failover.iter().map(|target| format!("{}/{}", target.provider, target.model)).collect();
+            let targets: Vec<_> = row
+                .content
+                .failover
+                .iter()
+                .map(|target| format!("{}/{}", target.provider, target.model))
+                .collect();
             format!("{}: {}", row.name, targets.join(", "))
         };
         (endpoints::all(&db).unwrap().into_iter().map(shown).collect(), succeeded)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::endpoints::with_further_name;
 use super::lookup::connected;
 use super::{Command, CommandRefusal, Done, Write};
 use crate::common::change::FieldChange;
@@ -174,6 +175,9 @@ pub(super) fn is_free(write: &Write<'_>, name: &str) -> Result<(), CommandRefusa
     }
     if endpoints::find(write.db, name)?.is_some() {
         return taken("An endpoint");
+    }
+    if let Some(endpoint) = with_further_name(write, name)? {
+        return taken(&format!("The endpoint '{endpoint}'"));
     }
     Ok(())
 }

@@ -51,11 +51,9 @@ fn cut(route: &Route, started: &Started, access: &Access) -> Option<Route> {
         return None;
     }
     Some(match route {
-        Route::Endpoint(endpoint) => Route::Endpoint(Arc::new(Endpoint {
-            name: endpoint.name.clone(),
-            targets: vec![target.clone()],
-            preamble: None,
-        })),
+        Route::Endpoint(endpoint) => {
+            Route::Endpoint(Arc::new(Endpoint::new(endpoint.name.clone(), vec![target.clone()])))
+        }
         Route::Model(_) | Route::Alias(_) | Route::Ambiguous(_) => Route::Model(target.clone()),
     })
 }

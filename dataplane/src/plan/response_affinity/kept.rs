@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  check   8   the hash of a fixed text: another key, or another hash function, has another one
-//!  then for the slots of reasoning, of stored responses and of token counts:
+//!  then for the slots of reasoning, of stored responses, of token counts and of sessions, which earlier releases lack:
 //!  count   4   the number of entries
 //!  entries     place 4, value 8
 //! ```
@@ -51,6 +51,17 @@ impl KeyedHasher {
         self.start().bytes(&length.to_le_bytes()).bytes(sample).finish()
     }
 
+    /// Hashes the name of a session with its owner and endpoint.
+    pub(super) fn session(&self, (is_project, owner): Owner<'_>, endpoint: &str, name: &str) -> u64 {
+        let hash = self.start().bytes(&[u8::from(is_project)]).text(owner).text("session");
+        hash.text(endpoint).text(name).finish()
+    }
+
+    /// Hashes a target.
+    pub(super) fn target(&self, provider: &str, model: &str) -> u64 {
+        self.start().text("target").text(provider).text(model).finish()
+    }
+
     /// Hashes a fixed text.
     fn check(&self) -> u64 {
         self.start().bytes(&[1]).text("the layout of these tables").finish()
@@ -71,13 +82,17 @@ impl KeptTables for ResponseAffinity {
         put(&mut content, &entries(&self.slots).collect::<Vec<_>>());
         put(&mut content, &self.stored.entries().collect::<Vec<_>>());
         put(&mut content, &entries(&self.tokens).collect::<Vec<_>>());
+        put(&mut content, &self.sessions.entries().collect::<Vec<_>>());
         content
     }
 
     fn restore(&self, content: &[u8]) -> bool {
-        let Some((slots, stored, tokens)) = self.parse(content) else { return false };
+        let Some(KeptEntries { slots, stored, tokens, sessions }) = self.parse(content) else { return false };
         for (place, value) in stored {
             self.stored.restore(place, value);
+        }
+        for (place, value) in sessions {
+            self.sessions.restore(place, value);
         }
         for (table, entries) in [(&self.slots, slots), (&self.tokens, tokens)] {
             for (place, value) in entries {
@@ -91,14 +106,23 @@ impl KeptTables for ResponseAffinity {
 }
 
 impl ResponseAffinity {
-    fn parse(&self, content: &[u8]) -> Option<(Vec<Entry>, Vec<Entry>, Vec<Entry>)> {
+    fn parse(&self, content: &[u8]) -> Option<KeptEntries> {
         let (check, mut rest) = content.split_first_chunk()?;
         if u64::from_le_bytes(*check) != self.hasher.check() {
             return None;
         }
-        let tables = (take(&mut rest)?, take(&mut rest)?, take(&mut rest)?);
-        rest.is_empty().then_some(tables)
+        let (slots, stored, tokens) = (take(&mut rest)?, take(&mut rest)?, take(&mut rest)?);
+        let sessions = if rest.is_empty() { Vec::new() } else { take(&mut rest)? };
+        rest.is_empty().then_some(KeptEntries { slots, stored, tokens, sessions })
     }
+}
+
+/// The entries of the tables.
+struct KeptEntries {
+    slots: Vec<Entry>,
+    stored: Vec<Entry>,
+    tokens: Vec<Entry>,
+    sessions: Vec<Entry>,
 }
 
 /// The place of an entry in its table, and its value.
@@ -191,14 +215,18 @@ mod tests {
         before.stored.put(id(&before), 9);
         let content = before.content();
         assert!(!tables(2).restore(&content), "another key");
-        for end in 0..content.len() {
+        let earlier_release = content.len() - 4;
+        for end in (0..content.len()).filter(|end| *end != earlier_release) {
             let after = tables(1);
             assert!(!after.restore(&content[..end]), "cut at {end}");
             assert_eq!(after.content(), tables(1).content());
         }
         assert!(!tables(1).restore(&[&content[..], &[0]].concat()), "longer than its tables");
+        let after = tables(1);
+        assert!(after.restore(&content[..earlier_release]), "an earlier release had no sessions");
+        assert_eq!(after.content(), content);
         let mut beyond = content;
-        let place = beyond.len() - 4 - ENTRY_BYTES;
+        let place = beyond.len() - 8 - ENTRY_BYTES;
         beyond[place..place + 4].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(tables(1).restore(&beyond), "a place that no table has is left out");
     }

@@ -13,6 +13,7 @@
 
 mod kept;
 mod recall;
+mod sessions;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -29,6 +30,7 @@ use wire::request::Head;
 
 use self::kept::KeyedHasher;
 pub(crate) use self::recall::Recall;
+pub(crate) use self::sessions::SessionHash;
 use super::recent::Recent;
 
 /// Number of slots for reasoning items, and for the token counts of responses.
@@ -45,7 +47,9 @@ const SAMPLE_BYTES: usize = 64;
 pub(crate) struct ResponseAffinity {
     slots: Box<[AtomicU64]>,
     /// Responses and conversations by owner, and conversations regardless of their owner.
-    stored: Recent,
+    stored: Recent<ACCOUNT_BITS>,
+    /// The targets of sessions.
+    sessions: Recent<{ sessions::NUMBER_BITS }>,
     /// Half of a response's hash, and its token count.
     tokens: Box<[AtomicU64]>,
     /// The number of changes of the tables.
@@ -106,6 +110,7 @@ impl ResponseAffinity {
         Self {
             slots: empty(),
             stored: Recent::default(),
+            sessions: Recent::default(),
             tokens: empty(),
             changes: AtomicU64::new(0),
             hasher: KeyedHasher::new(&params.table_key),
@@ -137,10 +142,10 @@ impl ResponseAffinity {
     ) -> ResponseHash {
         let response = self.response(id, caller);
         self.changed();
-        self.stored.put(response, account.0);
+        self.stored.put(response, account.0.into());
         if let Some(conversation) = &head.state.conversation {
-            self.stored.put(self.conversation(conversation, Some(caller)), account.0);
-            self.stored.put(self.conversation(conversation, None), account.0);
+            self.stored.put(self.conversation(conversation, Some(caller)), account.0.into());
+            self.stored.put(self.conversation(conversation, None), account.0.into());
         }
         ResponseHash(response)
     }
@@ -175,15 +180,14 @@ impl ResponseAffinity {
         let state = &head.state;
         if let Some(id) = &state.previous_response_id {
             let account = self.stored.get(self.response(id, caller));
-            return account
-                .map_or(StateReference::Unknown, |account| StateReference::At(AccountHash(account)));
+            return account.map_or(StateReference::Unknown, |account| StateReference::At(kept(account)));
         }
         if let Some(id) = &state.conversation {
             // Conversations are created outside the gateway: each belongs to the owner that uses it first.
             let own = self.stored.get(self.conversation(id, Some(caller)));
             let is_used = self.stored.get(self.conversation(id, None)).is_some();
             return match own {
-                Some(account) => StateReference::At(AccountHash(account)),
+                Some(account) => StateReference::At(kept(account)),
                 None if is_used => StateReference::Unknown,
                 None => StateReference::Nothing,
             };
@@ -290,6 +294,11 @@ fn address(target: &Target) -> &str {
         InstanceReach::Network(origin) => origin.authority.as_str(),
         InstanceReach::Echo(_) | InstanceReach::Speech => "",
     }
+}
+
+/// Returns the account hash that the table of responses keeps.
+fn kept(number: u32) -> AccountHash {
+    AccountHash(u16::try_from(number).unwrap_or_default())
 }
 
 /// The owner of responses: the ID of a project (true) or of a key.

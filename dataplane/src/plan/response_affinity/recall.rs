@@ -43,8 +43,8 @@ impl ResponseAffinity {
 
     fn put_stored(&self, own: u64, anyones: Option<u64>, AccountHash(account): AccountHash) {
         self.changed();
-        self.stored.put(own, account);
-        anyones.into_iter().for_each(|anyones| self.stored.put(anyones, account));
+        self.stored.put(own, account.into());
+        anyones.into_iter().for_each(|anyones| self.stored.put(anyones, account.into()));
     }
 }
 

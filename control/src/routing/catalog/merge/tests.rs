@@ -199,10 +199,15 @@ fn an_endpoint_keeps_its_models_until_a_catalog_omits_them() {
     let member = |model| crate::routing::config::Member {
         provider: ProviderId::new("main"),
         model: ModelId::new(model),
+        weight: None,
+        tier: None,
     };
     let endpoint = Endpoint {
         name: shared::id::EndpointName::new("line"),
         failover: vec![member("once-listed")],
+        also: Vec::new(),
+        order: Default::default(),
+        sticky: None,
         preamble: None,
     };
     let ids = |setting: &Setting| {

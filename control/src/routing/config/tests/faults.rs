@@ -283,6 +283,83 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "3:3: endpoints.a: a provider has this name, so a selector would be ambiguous; rename one",
     ),
     (
+        "further name of two endpoints",
+        "providers: {p: {type: echo}}\nendpoints:\n  a: {failover: [{provider: p, model: m}], also: ['x*']}\n  \
+         b: {failover: [{provider: p, model: m}], also: [y, 'x*']}\n",
+        "4:54: endpoints.b.also[1]: the endpoint a has it too; remove one",
+    ),
+    (
+        "further name that is twice in a list",
+        "providers: {p: {type: echo}}\nendpoints:\n  a: {failover: [{provider: p, model: m}], also: [x, x]}\n",
+        "3:54: endpoints.a.also[1]: the endpoint a has it too; remove one",
+    ),
+    (
+        "further name of an endpoint",
+        "providers: {p: {type: echo}}\nendpoints:\n  a: {failover: [{provider: p, model: m}], also: [b]}\n  \
+         b: {failover: [{provider: p, model: m}]}\n",
+        "3:51: endpoints.a.also[0]: an endpoint has this name and takes precedence; remove one",
+    ),
+    (
+        "own name as a further name",
+        "providers: {p: {type: echo}}\nendpoints:\n  a: {failover: [{provider: p, model: m}], also: [a]}\n",
+        "3:51: endpoints.a.also[0]: the endpoint has this name already",
+    ),
+    (
+        "further name of a provider",
+        "providers: {p: {type: echo}}\nendpoints:\n  a: {failover: [{provider: p, model: m}], also: [p]}\n",
+        "3:51: endpoints.a.also[0]: a provider has this name, so a selector would be ambiguous; rename one",
+    ),
+    (
+        "exact ID as a further name",
+        "providers: {p: {type: echo}}\nendpoints:\n  a: {failover: [{provider: p, model: m}], also: [p/m]}\n",
+        "3:51: endpoints.a.also[0]: it is an exact model ID of the provider p, which takes precedence; remove it",
+    ),
+    (
+        "pattern with * in the middle",
+        "providers: {p: {type: echo}}\nendpoints:\n  a: {failover: [{provider: p, model: m}], also: ['a*b']}\n",
+        "3:51: endpoints.a.also[0]: may contain '*' only at its end, as in claude-haiku-4-5 or claude-haiku-*",
+    ),
+    (
+        "weight of a list",
+        "providers: {p: {type: echo}}\nendpoints:\n  a: {failover: [{provider: p, model: m}, {provider: p, model: n, weight: 1}]}\n",
+        "3:67: endpoints.a.failover[1].weight: has no effect with order: listed; set another order, or remove it",
+    ),
+    (
+        "tier of a list",
+        "providers: {p: {type: echo}}\nendpoints:\n  a: {failover: [{provider: p, model: m}, {provider: p, model: n, tier: 2}]}\n",
+        "3:67: endpoints.a.failover[1].tier: has no effect with order: listed; set another order, or remove it",
+    ),
+    (
+        "weight of the cheapest order",
+        "providers: {p: {type: echo}}\nendpoints:\n  a: {order: cheapest, failover: [{provider: p, model: m}, {provider: p, model: n, weight: 2}]}\n",
+        "3:84: endpoints.a.failover[1].weight: has no effect with order: cheapest, except 0; remove it",
+    ),
+    (
+        "order of one target",
+        "providers: {p: {type: echo}}\nendpoints:\n  a: {order: fastest, failover: [{provider: p, model: m}]}\n",
+        "3:7: endpoints.a.order: has no effect with one target; remove it, or add a target",
+    ),
+    (
+        "sessions of one target",
+        "providers: {p: {type: echo}}\nendpoints:\n  a: {sticky: true, failover: [{provider: p, model: m}]}\n",
+        "3:7: endpoints.a.sticky: has no effect with one target; remove it, or add a target",
+    ),
+    (
+        "unknown order",
+        "providers: {p: {type: echo}}\nendpoints:\n  a: {order: random, failover: [{provider: p, model: m}, {provider: p, model: n}]}\n",
+        "3:7: endpoints.a.order: must be one of listed, weighted, least_busy, fastest, cheapest",
+    ),
+    (
+        "weight that is too large",
+        "providers: {p: {type: echo}}\nendpoints:\n  a: {order: weighted, failover: [{provider: p, model: m}, {provider: p, model: n, weight: 1001}]}\n",
+        "3:84: endpoints.a.failover[1].weight: must be",
+    ),
+    (
+        "tier that is too small",
+        "providers: {p: {type: echo}}\nendpoints:\n  a: {order: weighted, failover: [{provider: p, model: m}, {provider: p, model: n, tier: 0}]}\n",
+        "3:84: endpoints.a.failover[1].tier: must be",
+    ),
+    (
         "slash in a name",
         "providers:\n  a/b: {type: echo}\n",
         "2:3: providers.a/b: provider IDs must be 1 to 64 letters",

@@ -279,3 +279,21 @@ fn aliases_of_provider_types_are_read_with_a_hint() {
         ]
     );
 }
+
+#[test]
+fn an_order_over_models_without_conversations_is_warned_of() {
+    let yaml = |order: &str| {
+        format!(
+            "providers:\n  a: {{type: compatible, base_url: 'http://127.0.0.1:1/v1', models: [m, {{id: e, protocols: \
+             [embeddings]}}]}}\n  b: {{type: compatible, base_url: 'http://127.0.0.1:2/v1', models: [m]}}\nendpoints:\n  \
+             x: {{order: {order}, failover: [{{provider: a, model: e}}, {{provider: b, model: m}}]}}\n"
+        )
+    };
+    for (order, is_warned) in [("listed", false), ("weighted", true)] {
+        let warnings = Place::with(&yaml(order)).load(&[]).unwrap().warnings;
+        let is_it = |warning: &String| {
+            warning.starts_with("endpoints.x: order has no effect on the requests that a/e can serve:")
+        };
+        assert_eq!(warnings.iter().any(is_it), is_warned, "{warnings:?}");
+    }
+}

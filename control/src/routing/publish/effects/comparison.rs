@@ -90,13 +90,13 @@ impl CallerClass {
 
 impl<'a> Comparison<'a> {
     pub(super) fn new(preview: &'a ChangePreview, until: Instant) -> Self {
-        let (before, after) = (&preview.before.routes, &preview.after.routes);
-        let names: BTreeSet<&str> = before.keys().chain(after.keys()).map(|name| &**name).collect();
+        let (before, after) = (&preview.before, &preview.after);
+        let names: BTreeSet<&str> = before.names().chain(after.names()).collect();
         let all: Vec<&str> = names.into_iter().collect();
-        let rerouted = match Arc::ptr_eq(before, after) {
+        let rerouted = match Arc::ptr_eq(&before.routes, &after.routes) {
             true => Vec::new(),
             false => {
-                let differs = |name: &&str| !is_same(before.get(*name), after.get(*name));
+                let differs = |name: &&str| !is_same(before.of(name), after.of(name));
                 all.iter().copied().filter(differs).collect()
             }
         };
@@ -194,7 +194,7 @@ impl<'a> Comparison<'a> {
         let preview = self.preview;
         let mut difference = Difference::default();
         for selector in selectors {
-            let route = (preview.before.routes.get(*selector), preview.after.routes.get(*selector));
+            let route = (preview.before.of(selector), preview.after.of(selector));
             difference.compare(selector, before.zip(route.0), after.zip(route.1));
         }
         let difference = Rc::new(difference);

@@ -83,8 +83,9 @@ impl Comparison<'_> {
         let Route::Alias(target) = self.preview.before.routes.get(name)? else { return None };
         let exact = format!("{}/{}", target.provider.id, target.model.id);
         let (code, param, consequence) = match self.preview.after.routes.get(name) {
-            Some(Route::Endpoint(_)) => {
-                ("alias_replaced", "name", "Requests with this name will use the endpoint.")
+            Some(Route::Endpoint(endpoint)) => {
+                let param = if endpoint.name.as_str() == name { "name" } else { "also" };
+                ("alias_replaced", param, "Requests with this name will use the endpoint.")
             }
             Some(Route::Ambiguous(_)) => (
                 "alias_ambiguous",

@@ -36,7 +36,7 @@ const ADVICE: &[(&str, &str)] = &[
     // A deployment.
     ("rpm", "see the quotas of the provider"),
     ("tags", "llmgw does not route by tags; restrict a key to endpoints instead (docs/keys-and-quotas.md)"),
-    ("weight", "targets are tried in the order of the file; put the preferred one first"),
+    ("weight", "not imported: set order: weighted at the endpoint and weight at its targets"),
     ("max_budget", "create a quota on the provider with the metric cost_micro_usd"),
     ("budget_duration", "it is the window of a quota on the provider"),
     ("max_retries", "set retry_max_attempts of the provider in policies.overrides"),
@@ -78,8 +78,11 @@ const ADVICE: &[(&str, &str)] = &[
     ("client_secret", "write the application of Entra ID as api_key (docs/providers.md)"),
     ("azure_ad_token", "write it as api_key"),
     // Routing.
-    ("routing_strategy", "targets are tried in the order of the file"),
-    ("routing_strategy_args", "targets are tried in the order of the file"),
+    (
+        "routing_strategy",
+        "not imported: set order at the endpoints (docs/routing-and-failover.md#load-balancing)",
+    ),
+    ("routing_strategy_args", "not imported: set order at the endpoints"),
     (
         "enable_pre_call_checks",
         "llmgw does not estimate before it sends; an endpoint of large models is chosen by the client",

@@ -86,7 +86,7 @@ fn group(source: &mut Source, name: String, path: YamlPath, mut deployments: Vec
             source.find(
                 &name,
                 "LiteLLM spreads requests over the deployments of this name; llmgw tries the first, and the others in \
-                 order if it fails (docs/routing-and-failover.md#load-balancing)",
+                 order if it fails, unless the endpoint has another order (docs/routing-and-failover.md#load-balancing)",
             );
         }
         targets.push((instance, model));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+pub use self::selector_patterns::{SelectorPatterns, fault_of_name, is_pattern};
 use crate::access::Access;
 use crate::freshness::Freshness;
 use crate::id::EndpointName;
@@ -12,8 +13,10 @@ use crate::key_hash::KeyHasher;
 use crate::key_table::AccessTable;
 use crate::operation_id::OperationIds;
 use crate::reasoning_seal::ReasoningKey;
-use crate::routing::{Endpoint, ProviderInstance, Target};
+use crate::routing::{Balance, Endpoint, ProviderInstance, Target};
 use crate::secret::Secret;
+
+mod selector_patterns;
 
 /// The routing and access data of a request. Immutable once published; unchanged parts are shared with the previous snapshot.
 #[derive(Debug)]
@@ -26,8 +29,10 @@ pub struct Snapshot {
     pub providers: Arc<Vec<Arc<ProviderInstance>>>,
     /// Endpoints, sorted by name.
     pub endpoints: Arc<Vec<Arc<Endpoint>>>,
-    /// The route of each selector: exact model IDs, endpoint names and safe aliases (SEL-1, SEL-3).
+    /// The route of each selector: exact model IDs, names of endpoints and safe aliases (SEL-1, SEL-3).
     pub routes: Arc<HashMap<Box<str>, Route>>,
+    /// The patterns of selectors that have no route of their own.
+    pub patterns: Arc<SelectorPatterns>,
     /// The keys. Snapshots that differ only in routing share them.
     pub access: Arc<AccessTable>,
     /// Hashes presented keys for the lookup in `access` (AUTH-6).
@@ -60,6 +65,14 @@ impl Route {
             Self::Endpoint(endpoint) => &endpoint.targets,
             Self::Model(target) | Self::Alias(target) => std::slice::from_ref(target),
             Self::Ambiguous(_) => &[],
+        }
+    }
+
+    /// Returns the endpoint and the choice among its targets, if it is no plain list.
+    pub fn balanced(&self) -> Option<(&Endpoint, &Balance)> {
+        match self {
+            Self::Endpoint(endpoint) => Some((endpoint, endpoint.balance.as_deref()?)),
+            Self::Model(_) | Self::Alias(_) | Self::Ambiguous(_) => None,
         }
     }
 
@@ -99,6 +112,7 @@ impl Snapshot {
             providers: Arc::default(),
             endpoints: Arc::default(),
             routes: Arc::default(),
+            patterns: Arc::default(),
             access: Arc::default(),
             key_hasher: KeyHasher::new(&Secret::new([0; 32])),
             operation_ids: OperationIds::default(),
@@ -107,8 +121,13 @@ impl Snapshot {
         }
     }
 
-    /// Builds the selector table: exact IDs, endpoint names, and bare model names that differ from every endpoint
-    /// name, provider ID and exact ID (SEL-3).
+    /// Returns every selector and pattern with its route.
+    pub fn selectors(&self) -> impl Iterator<Item = (&str, &Route)> {
+        self.routes.iter().map(|(name, route)| (&**name, route)).chain(self.patterns.iter())
+    }
+
+    /// Builds the selector table: exact IDs, endpoint names, further names of endpoints, and bare model names. Each of these
+    /// takes precedence over those after it, and a bare model name never equals a provider ID (SEL-3).
     pub fn routes_of(
         providers: &[Arc<ProviderInstance>],
         endpoints: &[Arc<Endpoint>],
@@ -129,6 +148,11 @@ impl Snapshot {
             routes.insert(endpoint.name.as_str().into(), Route::Endpoint(Arc::clone(endpoint)));
         }
         let ids: HashSet<&str> = providers.iter().map(|provider| provider.id.as_str()).collect();
+        for endpoint in endpoints {
+            for name in endpoint.also.iter().filter(|name| !is_pattern(name) && !ids.contains(&***name)) {
+                routes.entry(name.clone()).or_insert_with(|| Route::Endpoint(Arc::clone(endpoint)));
+            }
+        }
         for (name, mut targets) in aliases {
             let taken = routes.contains_key(name) || ids.contains(name);
             let route = match (targets.pop(), targets.is_empty()) {
