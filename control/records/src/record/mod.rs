@@ -398,6 +398,7 @@ mod tests {
         gaps: Gaps { counts: [0; Gaps::BUCKETS], sum_us: 0 },
         message: "",
         stored_state: None,
+        choice: None,
     };
     const STEP: RecordStep<'_> = RecordStep {
         provider: "p",
