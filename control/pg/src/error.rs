@@ -26,6 +26,9 @@ pub enum ErrorKind {
     TooSlow,
     /// Another transaction changed the same rows, or holds them for too long: the transaction can be repeated.
     Conflict,
+    /// A table of a prepared statement was changed by a migration. The statement did nothing, and can be repeated: the session
+    /// prepares it again.
+    Stale,
     /// The server has no space left.
     DiskFull,
     /// The server is a standby, or was set to refuse changes.
@@ -62,12 +65,19 @@ impl std::error::Error for Error {}
 impl From<tokio_postgres::Error> for Error {
     fn from(error: tokio_postgres::Error) -> Self {
         let kind = match error.code() {
+            Some(_) if is_stale(&error) => ErrorKind::Stale,
             Some(state) => kind_of(state),
             None if is_of_value(&error) => ErrorKind::BadValue,
             None => ErrorKind::Unreachable,
         };
         Self::new(kind, text_of(&error))
     }
+}
+
+/// True for `cached plan must not change result type`, which has no code of its own, and whose text may be translated.
+fn is_stale(error: &tokio_postgres::Error) -> bool {
+    let routine = error.as_db_error().and_then(tokio_postgres::error::DbError::routine);
+    routine == Some("RevalidateCachedQuery")
 }
 
 /// True if the error was found in a value, before or after it was sent.

@@ -98,8 +98,19 @@ impl Session {
         let values = parameters(statement, values)?;
         let live = self.live.borrow();
         let client = &live.as_ref().ok_or_else(not_connected)?.client;
-        let rows = self.run(client.query(&statement.0, &values))?;
-        Ok(rows.into_iter().map(Row).collect())
+        let outcome = self.run(client.query(&statement.0, &values));
+        drop(live);
+        if outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Stale) {
+            self.forget_statements();
+        }
+        Ok(outcome?.into_iter().map(Row).collect())
+    }
+
+    /// Lets all statements be prepared again: a migration has changed a table of one, and perhaps those of others.
+    fn forget_statements(&self) {
+        if let Some(live) = &mut *self.live.borrow_mut() {
+            live.statements.clear();
+        }
     }
 
     /// Runs a statement and returns the number of rows that it changed.

@@ -140,7 +140,7 @@ impl PostgresStatement<'_> {
 }
 
 /// Runs a statement that changes nothing outside of a transaction, and once more on a new connection if the one of before has ended,
-/// as after a restart of the server.
+/// as after a restart of the server, or if a migration has changed its tables.
 fn run_again<T>(session: &Session, run: impl Fn() -> Result<T, pg::Error>) -> DbResult<T> {
     let may_repeat = session.is_connected() && !session.is_in_transaction();
     match run() {
@@ -148,6 +148,7 @@ fn run_again<T>(session: &Session, run: impl Fn() -> Result<T, pg::Error>) -> Db
             session.disconnect();
             Ok(run()?)
         }
+        Err(error) if may_repeat && error.kind() == ErrorKind::Stale => Ok(run()?),
         answer => Ok(answer?),
     }
 }
@@ -222,7 +223,8 @@ impl From<pg::Error> for DbError {
             ErrorKind::BadRow => DbErrorKind::BadRow,
             ErrorKind::BadValue => DbErrorKind::BadValue,
             ErrorKind::TooSlow => DbErrorKind::TooSlow,
-            ErrorKind::Conflict => DbErrorKind::Busy,
+            // The transaction can be repeated.
+            ErrorKind::Conflict | ErrorKind::Stale => DbErrorKind::Busy,
             ErrorKind::DiskFull => DbErrorKind::DiskFull,
             ErrorKind::Refused => DbErrorKind::Refused,
             ErrorKind::Unreachable => DbErrorKind::Unreachable,

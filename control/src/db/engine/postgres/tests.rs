@@ -6,7 +6,7 @@ use postgres_server::{PostgresServer, ServerOptions, installed, shared};
 
 use super::{DatabaseAddress, schema};
 use crate::common::bounds::tests::sources;
-use crate::db::engine::{Db, DbErrorKind, named_params};
+use crate::db::engine::{Db, DbErrorKind, DbResult, named_params};
 use crate::db::testing::{connect, in_memory};
 
 #[test]
@@ -54,6 +54,34 @@ fn every_type_of_value_is_read_as_it_was_stored() {
         db.row("SELECT a FROM t WHERE a = 5", (), |row| row.get::<i64>(0)).unwrap_err().kind(),
         DbErrorKind::NoRow
     );
+}
+
+#[test]
+fn statements_whose_table_a_migration_changed_are_prepared_again() {
+    if !installed() {
+        return;
+    }
+    let database = shared().create_database();
+    let (mut db, newer) = (connect(&database.url()), connect(&database.url()));
+    newer.batch("CREATE TABLE t (a BIGINT); CREATE TABLE u (a BIGINT); INSERT INTO t VALUES (1); INSERT INTO u VALUES (2)").unwrap();
+    let read = |db: &Db| -> DbResult<[i64; 2]> {
+        let of = |sql: &str| db.row(sql, (), |row| row.get("a"));
+        Ok([of("SELECT * FROM t")?, of("SELECT * FROM u")?])
+    };
+    let add = |name: &str| {
+        let sql = format!("ALTER TABLE t ADD COLUMN {name} BIGINT; ALTER TABLE u ADD COLUMN {name} BIGINT");
+        newer.batch(&sql).unwrap();
+    };
+    assert_eq!(read(&db), Ok([1, 2]));
+    add("b");
+    assert_eq!(read(&db), Ok([1, 2]), "nothing is lost outside of a transaction");
+    add("c");
+    let tx = db.transaction().unwrap();
+    assert_eq!(read(&tx).unwrap_err().kind(), DbErrorKind::Busy);
+    drop(tx);
+    let tx = db.transaction().unwrap();
+    assert_eq!(read(&tx), Ok([1, 2]), "a transaction is repeated once");
+    tx.commit().unwrap();
 }
 
 #[test]
