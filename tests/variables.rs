@@ -127,6 +127,10 @@ const PROOFS: &[(&str, Test)] = &[
         "LLMGW_STALE_SECONDS",
         Test("nodes/one.rs", "project_keys_are_refused_when_the_database_was_away_for_too_long"),
     ),
+    (
+        "LLMGW_MIGRATE",
+        Test("nodes/upgrade.rs", "a_node_that_may_not_migrate_waits_for_the_command_that_does"),
+    ),
     ("LLMGW_CORE_DUMPS", Test("memory_dumps.rs", "a_process_that_aborts_leaves_no_core_dump")),
     ("LLMGW_BACKUP_SCHEDULE", Test("backup.rs", "scheduled_backups_and_rehearsals_are_in_the_table_of_jobs")),
     ("LLMGW_BACKUP_KEEP", Test("backup.rs", "the_api_creates_lists_and_prunes_backups")),

@@ -11,6 +11,7 @@ mod import;
 mod logs;
 mod loopback;
 mod manual;
+mod migrate;
 mod quickstart;
 mod rollback;
 mod serve;
@@ -84,6 +85,8 @@ enum CliCommand {
     },
     /// Put the state back as it was before the last upgrade; the gateway must not run
     Rollback,
+    /// Migrate the database of LLMGW_DATABASE_URL to this release, or create its tables; nodes may run
+    Migrate,
     /// Move the state into PostgreSQL and back
     State {
         #[command(subcommand)]
@@ -192,6 +195,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         CliCommand::Backup { command } => backup::run(command, &environment()),
         CliCommand::Rollback => rollback::run(&environment()),
+        CliCommand::Migrate => migrate::run(&environment()),
         CliCommand::State { command } => state::run(&command, &environment()),
         CliCommand::Audit { command: AuditCommand::Verify } => audit::verify(&environment()),
         CliCommand::Completions { shell } => manual::completions(shell, Arguments::command()),

@@ -7,6 +7,7 @@ mod one;
 mod operator;
 mod revocation;
 mod several;
+mod upgrade;
 
 use postgres_server::{Database, installed, shared};
 

@@ -29,6 +29,7 @@ pub(crate) struct Setup {
     environment: BTreeMap<String, String>,
     state: Arc<TempDir>,
     directory: Option<PathBuf>,
+    program: Option<PathBuf>,
 }
 
 impl Setup {
@@ -50,6 +51,7 @@ impl Setup {
             environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             state: Arc::new(tempfile::tempdir().unwrap()),
             directory: None,
+            program: None,
         }
     }
 
@@ -81,6 +83,12 @@ impl Setup {
         self
     }
 
+    /// Sets the program, such as one of another release; `None` for the built one.
+    pub(crate) fn program(mut self, path: Option<PathBuf>) -> Self {
+        self.program = path;
+        self
+    }
+
     /// Replaces the configuration file.
     pub(crate) fn yaml(mut self, yaml: impl Into<String>) -> Self {
         self.yaml = yaml.into();
@@ -100,7 +108,8 @@ impl Setup {
     /// Returns the command that runs the binary with this setup and `arguments`.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         std::fs::write(self.config_path(), &self.yaml).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_llmgw"));
+        let built = Path::new(env!("CARGO_BIN_EXE_llmgw"));
+        let mut command = Command::new(self.program.as_deref().unwrap_or(built));
         command
             .args(arguments)
             .env_clear()

@@ -307,13 +307,20 @@ mod tests {
     /// Registers a live node and returns its board.
     fn join(database: &ClusterDatabase<'_>, name: &str) -> NodeBoard {
         let mut db = database.connect();
-        let start = NodeStart { identity: name, number: None, release: "1", file_digest: "", name };
+        let start = NodeStart {
+            identity: name,
+            number: None,
+            release: "1",
+            file_digest: "",
+            name,
+            schema_version: 41,
+        };
         let node = register(&mut db, &start).unwrap().node;
         renew(&db, node).unwrap();
         let (readers, _) = Readers::start(&database.storage(node), &Alarm::default()).unwrap();
         let keys = VaultKeys { key_hash_key: Secret::new([1; 32]), data_key: Secret::new([2; 32]) };
         let (address, stale_after) = (database.address(), Duration::from_mins(5));
-        let database = SharedDatabase { address, node_name: name.to_owned(), stale_after };
+        let database = SharedDatabase { address, node_name: name.to_owned(), stale_after, migrates: true };
         NodeBoard::new(&readers, &Arc::new(keys), (node, &database), Cancels::default())
     }
 

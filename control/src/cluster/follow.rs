@@ -26,6 +26,7 @@ use crate::db::ended_sessions;
 use crate::db::engine::{Db, DbError, DbResult};
 use crate::db::record_id::NodeId;
 use crate::routing::publish::{Publisher, Touched, TouchedAccess};
+use crate::usage::merging::UsageMerging;
 
 /// The place of this node among the changes of all. Belongs to the writer thread, which makes the changes of this node.
 #[derive(Debug)]
@@ -38,6 +39,7 @@ pub(crate) struct Follower {
     /// The version that other nodes know of this one.
     reported: u64,
     duty: DutyClaim,
+    merging: UsageMerging,
     next_look: Instant,
     is_failing: bool,
 }
@@ -77,6 +79,7 @@ impl Follower {
             served: newest.mark,
             reported: newest.reported,
             duty: DutyClaim::new(node),
+            merging: UsageMerging::new(),
             next_look: Instant::now(),
             is_failing: false,
         })
@@ -85,6 +88,13 @@ impl Follower {
     /// Tells whether this node does the jobs that one node does for all.
     pub(crate) fn duty(&self) -> Duty {
         self.duty.duty()
+    }
+
+    /// Merges usage of all nodes, if this one has the duty and it is time.
+    pub(crate) fn merge_usage(&mut self, db: &mut Db) {
+        if self.merging.is_due() && self.duty().is_held() {
+            self.merging.step(db);
+        }
     }
 
     /// Records that the node stops in order: others do not wait for it, and take its jobs. Its usage must have been stored.

@@ -11,9 +11,10 @@ use shared::freshness::Freshness;
 use super::follow::Follower;
 use super::node_file::NodeFile;
 use crate::common::node_figures::NodeFigures;
-use crate::db::cluster::nodes::{self, NodeStart, Registered};
+use crate::db::cluster::nodes::{self, NodeStart, RegisterError, Registered};
 use crate::db::engine::{Db, DbError};
 use crate::db::record_id::NodeId;
+use crate::db::sqlite_state::migrate::newest;
 
 /// The description that a node gives of itself.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +50,8 @@ pub(crate) struct Joined {
 pub(crate) enum JoinError {
     /// `node.json` cannot be used.
     File(io::Error),
+    /// The database is that of a newer release, beside which this one may not run.
+    TooOld,
     Database(DbError),
 }
 
@@ -62,6 +65,7 @@ pub(crate) fn join(db: &mut Db, params: &JoinParams<'_>) -> Result<Joined, JoinE
         release: params.release,
         file_digest: params.file_digest,
         name: params.name,
+        schema_version: newest(),
     };
     let registered = nodes::register(db, &start)?;
     let Registered { node, incarnation, was_forgotten } = registered;
@@ -78,12 +82,22 @@ impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(error) => write!(f, "cannot use node.json in the state directory: {error}"),
+            Self::TooOld => f.write_str("a newer release has migrated the database; start that release"),
             Self::Database(error) => write!(f, "cannot register this node in the database: {error}"),
         }
     }
 }
 
 impl std::error::Error for JoinError {}
+
+impl From<RegisterError> for JoinError {
+    fn from(error: RegisterError) -> Self {
+        match error {
+            RegisterError::TooOld => Self::TooOld,
+            RegisterError::Database(error) => Self::Database(error),
+        }
+    }
+}
 
 impl From<DbError> for JoinError {
     fn from(error: DbError) -> Self {

@@ -11,9 +11,10 @@ pub(crate) mod listen;
 pub(crate) mod node_file;
 pub(crate) mod shares;
 
-/// Returns the reason for which a process ends when a later one has its identity.
+/// Returns the reason for which a process ends when another one has raised its fences.
 pub(crate) fn superseded() -> io::Error {
-    let why = "another process has started with the node.json of this one's state directory; give each node a directory of its own";
+    let why = "another process has started with the node.json of this one's state directory, or a newer release has migrated the \
+               database while this node was not heard of; give each node a directory of its own, or start the newer release";
     io::Error::new(io::ErrorKind::ResourceBusy, why)
 }
 

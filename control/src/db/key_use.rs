@@ -10,6 +10,17 @@ pub(crate) fn mark(tx: &Db, key: &str, hour: u64) -> DbResult<()> {
     Ok(())
 }
 
+/// Moves the rows of nodes that have left, or were live before so many milliseconds, to node 0.
+pub(crate) fn merge_absent(tx: &Db, absent_ms: u64) -> DbResult<()> {
+    let taken: Vec<(String, u64)> = tx.rows(TAKE_ABSENT, named_params! {":absent": absent_ms}, |row| {
+        Ok((row.get("key")?, row.get("hour")?))
+    })?;
+    for (key, hour) in taken {
+        tx.execute(MARK, named_params! {":key": key, ":node": NodeId::FIRST, ":hour": hour})?;
+    }
+    Ok(())
+}
+
 /// True if [`mark`] would write.
 pub(crate) fn is_new(db: &Db, key: &str, hour: u64) -> DbResult<bool> {
     db.exists(IS_NEW, named_params! {":key": key, ":node": NodeId::of(db), ":hour": hour})
@@ -25,6 +36,8 @@ const MARK: &str = "INSERT INTO key_use (key, node, hour) SELECT id, :node, :hou
      ON CONFLICT (key, node) DO UPDATE SET hour = excluded.hour WHERE key_use.hour < excluded.hour";
 const IS_NEW: &str = "SELECT 1 FROM keys WHERE id = :key AND NOT EXISTS \
      (SELECT 1 FROM key_use WHERE key = :key AND node = :node AND hour >= :hour)";
+const TAKE_ABSENT: &str = "DELETE FROM key_use WHERE node IN (SELECT node FROM nodes \
+     WHERE left_at_ms IS NOT NULL OR alive_until_ms + :absent < now_ms()) RETURNING key, hour";
 const FORGET: &str = "DELETE FROM key_use WHERE key = :key";
 
 #[cfg(test)]

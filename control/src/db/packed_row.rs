@@ -9,7 +9,7 @@ use records::digest::{long_digest, wide_digest};
 
 use super::record_id::RecordId;
 use super::signed;
-use crate::db::engine::{Db, DbError, DbErrorKind, DbResult, Row};
+use crate::db::engine::{Db, DbError, DbErrorKind, DbResult, Row, named_params};
 
 /// A row of `SELECT * FROM usage`, all of whose columns but `rows` have been compared with the digest.
 #[derive(Debug)]
@@ -81,25 +81,36 @@ pub(crate) fn check_all(db: &Db) -> DbResult<()> {
 
 /// Writes a row, replacing an existing one with this id.
 pub(crate) fn put(tx: &Db, id: RecordId, block: &Block) -> DbResult<()> {
+    if write(tx, CHANGE, id, block)? == 0 {
+        insert(tx, id, block)?;
+    }
+    Ok(())
+}
+
+/// Writes a row with a new id.
+pub(crate) fn insert(tx: &Db, id: RecordId, block: &Block) -> DbResult<()> {
+    write(tx, INSERT, id, block).map(drop)
+}
+
+fn write(tx: &Db, sql: &str, id: RecordId, block: &Block) -> DbResult<usize> {
     let number = id.stored()?;
     let (first_ms, last_ms) = (signed(block.first_ms), signed(block.last_ms));
     let names = &block.names().packed;
     let head = head_digest([number, first_ms, last_ms, block.exchanges.into()], &block.requests, names);
     let digest = u64::from(head) << 32 | u64::from(rows_digest(number, &block.rows));
     tx.execute(
-        WRITE,
-        (
-            number,
-            first_ms,
-            last_ms,
-            block.exchanges,
-            &block.requests,
-            names,
-            &block.rows,
-            digest.cast_signed(),
-        ),
-    )?;
-    Ok(())
+        sql,
+        named_params! {
+            ":id": number,
+            ":first_ms": first_ms,
+            ":last_ms": last_ms,
+            ":exchanges": block.exchanges,
+            ":requests": block.requests,
+            ":names": names,
+            ":rows": block.rows,
+            ":digest": digest.cast_signed(),
+        },
+    )
 }
 
 /// Returns how often damaged rows have been read since the process started.
@@ -122,11 +133,12 @@ static DAMAGED: AtomicU64 = AtomicU64::new(0);
 const LOWER: u64 = 0xffff_ffff;
 const HAS_DIGESTS: &str = "SELECT 1 FROM pragma_table_info('usage') WHERE name = 'digest'";
 const ALL: &str = "SELECT * FROM usage";
-const WRITE: &str = "INSERT INTO usage (id, first_ms, last_ms, exchanges, requests, names, rows, digest) \
-     VALUES (:id, :first_ms, :last_ms, :exchanges, :requests, :names, :rows, :digest) \
-     ON CONFLICT (id) DO UPDATE SET first_ms = excluded.first_ms, last_ms = excluded.last_ms, \
-     exchanges = excluded.exchanges, requests = excluded.requests, names = excluded.names, rows = excluded.rows, \
-     digest = excluded.digest";
+const INSERT: &str = "INSERT INTO usage (id, first_ms, last_ms, exchanges, requests, names, rows, digest) \
+     VALUES (:id, :first_ms, :last_ms, :exchanges, :requests, :names, :rows, :digest)";
+/// The newest exchange of the row was among those that it has now, so only the partition of their day is searched.
+const CHANGE: &str = "UPDATE usage SET first_ms = :first_ms, last_ms = :last_ms, exchanges = :exchanges, \
+     requests = :requests, names = :names, rows = :rows, digest = :digest \
+     WHERE id = :id AND last_ms >= :first_ms AND last_ms <= :last_ms";
 
 #[cfg(test)]
 mod tests {

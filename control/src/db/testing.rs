@@ -64,6 +64,15 @@ pub(crate) fn connect(url: &str) -> Db {
     DatabaseAddress::parse(url).unwrap().connect(0).unwrap()
 }
 
+/// Makes the table `usage` one without partitions and without rows, as previews had it.
+pub(crate) fn without_partitions(db: &Db) {
+    let sql = "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = 'usage'";
+    let create: String = in_memory().row(sql, (), |row| row.get(0)).unwrap();
+    let (create, index) =
+        (schema::translated(&create), "CREATE INDEX usage_by_time ON usage (last_ms, first_ms)");
+    db.batch(&format!("DROP TABLE usage; {create}; {index}")).unwrap();
+}
+
 /// Registers a node without a process.
 pub(crate) fn add_node(db: &Db, node: u64) {
     let sql = "INSERT INTO nodes (node, identity, alive_until_ms, seen_version, release, file_digest, name) \
@@ -110,6 +119,11 @@ impl<'server> ClusterDatabase<'server> {
     /// Returns the place of the state of this node.
     pub(crate) fn storage(&self, node: NodeId) -> Storage {
         Storage::Server { address: Box::new(self.address()), node }
+    }
+
+    /// Returns a session of a node.
+    pub(crate) fn connect_as(&self, node: u32) -> Db {
+        self.address().connect(node).unwrap()
     }
 
     pub(crate) fn address(&self) -> DatabaseAddress {

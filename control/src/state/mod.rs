@@ -151,14 +151,14 @@ impl Database {
     /// Opens the database of PostgreSQL, and joins the nodes that share it.
     fn on_server(params: OpenParams<'_>, node: NodeParams<'_>) -> Result<Self, OpenError> {
         let NodeParams { database, release, file, waits } = node;
-        let SharedDatabase { address, node_name, stale_after } = database;
+        let SharedDatabase { address, node_name, stale_after, migrates } = database;
         make_directory(params.dir)?;
         let lock = StateLock::take(params.dir)?;
         let path = params.dir.join(DATABASE);
         if path.exists() {
             return Err(OpenError::TwoStates { place: address.to_string(), path });
         }
-        let (mut db, keys) = postgres_state::open(address, params.encryption_key, waits)?;
+        let (mut db, keys) = postgres_state::open(address, params.encryption_key, (*migrates, waits))?;
         let joining = JoinParams {
             state_dir: params.dir,
             release,
@@ -179,6 +179,7 @@ impl Database {
 fn join_error(address: &DatabaseAddress, dir: &Path, error: JoinError) -> OpenError {
     match error {
         JoinError::File(source) => OpenError::Io { path: dir.join(NODE_FILE), source },
+        JoinError::TooOld => postgres_state::too_old(address),
         JoinError::Database(source) => postgres_state::database_error(address, &source),
     }
 }

@@ -25,6 +25,7 @@ pub(crate) mod journal;
 pub(crate) mod key_days;
 pub(crate) mod last_answers;
 pub(crate) mod last_rows;
+pub(crate) mod merging;
 pub(crate) mod metrics;
 pub(crate) mod occurrences;
 pub(crate) mod origins;

@@ -175,10 +175,10 @@ impl Repricing {
         if let Some(corrections) = corrections.filter(|_| done.changed > before) {
             put(tx, id, &packed_again(&exchanges))?;
             for ((hour, names), difference) in changes.hours {
-                correct(tx, id.node(), hour, &names, difference)?;
+                correct(tx, hour, &names, difference)?;
             }
             for (group, difference) in changes.periods {
-                corrections.periods.add(id.node(), &group, difference);
+                corrections.periods.add(&group, difference);
             }
         }
         Ok(Some(place))

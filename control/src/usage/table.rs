@@ -15,7 +15,7 @@ use super::rollup::{DAY_HOURS, Rollup};
 use super::target_groups::TargetGroups;
 use crate::db::HOUR_MS;
 use crate::db::engine::{Db, DbResult, Row};
-use crate::db::packed_row::put;
+use crate::db::packed_row::{insert, put};
 use crate::db::record_id::{NodeId, RecordId};
 
 /// The writer of the table.
@@ -123,18 +123,18 @@ impl UsageTable {
             self.sums.metrics.add_group(group, figures, block.names());
             self.sums.answers.add_group(group, figures, block.names());
         });
-        let id = match row.id {
-            Some(id) => id,
+        let (id, write): (_, fn(&Db, RecordId, &Block) -> DbResult<()>) = match row.id {
+            Some(id) => (id, put),
             None => {
                 let id = self.next.map_or_else(|| next_id(tx), Ok)?;
                 self.next = Some(id.next());
-                *row.id.insert(id)
+                (*row.id.insert(id), insert)
             }
         };
         let place = RowPlace { id, taken: row.block.exchanges };
         self.end = self.end.filter(|end| end.id > id).or(Some(place));
         row.is_changed = false;
-        put(tx, id, &row.block)
+        write(tx, id, &row.block)
     }
 
     /// Takes the sums of the transaction, which has committed.

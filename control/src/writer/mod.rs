@@ -230,6 +230,9 @@ fn run(mut state: WriterState, jobs: &Receiver<WriterJob>) -> io::Result<()> {
             if retention.is_due() && follower.as_ref().is_none_or(|follower| follower.duty().is_held()) {
                 retention.step(meter.usage_mut(), keys);
             }
+            if let Some(follower) = follower {
+                follower.merge_usage(meter.db_mut());
+            }
         }
         // Nothing here is urgent: let data-plane threads on this core run first.
         thread::yield_now();

@@ -274,6 +274,7 @@ control/src/db/cluster/changes.rs KEPT cache
 control/src/db/engine/postgres/session.rs TEXTS_MAX cache
 control/src/db/names.rs LABELS_MAX cache
 control/src/db/outbox/lease.rs ENDED_MAX steps
+control/src/db/quotas/shares/merge.rs LIMIT(256) steps
 control/src/db/quotas/shares/mod.rs LIMIT_MOST range
 control/src/db/quotas/used.rs USED_MAX range
 control/src/db/read_queue.rs RUNNING_OF_HUMANS_MAX parallel
@@ -349,6 +350,7 @@ control/src/usage/retention/mod.rs OUTBOX_ROWS steps
 control/src/usage/retention/mod.rs SESSION_ROWS steps
 control/src/usage/retention/tables.rs LIMIT(16) steps
 control/src/usage/retention/tables.rs LIMIT(64) steps
+control/src/usage/rollup/merge.rs ROWS steps
 control/src/usage/series/mod.rs GROUPS_COUNTED_MAX refuses
 control/src/usage/series/mod.rs GROUPS_MAX told
 control/src/usage/series/mod.rs POINTS_MAX refuses

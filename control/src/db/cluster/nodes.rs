@@ -7,7 +7,8 @@ use shared::quota::share::Fence;
 
 use super::changes::{self, Mark};
 use super::fences;
-use crate::db::engine::{Db, DbResult, Row, ToValue, named_params};
+use crate::db::engine::postgres::schema::{self, has_column};
+use crate::db::engine::{Db, DbError, DbResult, Row, ToValue, named_params};
 use crate::db::record_id::NodeId;
 
 /// A process that starts.
@@ -23,6 +24,8 @@ pub(crate) struct NodeStart<'a> {
     pub(crate) file_digest: &'a str,
     /// The name for operators.
     pub(crate) name: &'a str,
+    /// The newest version of the tables that the release knows.
+    pub(crate) schema_version: i64,
 }
 
 /// The number of a node and of its process.
@@ -129,9 +132,13 @@ impl From<&NodeRow> for NodeLabel {
 
 /// Registers a process that starts, and takes the fences of its node: an earlier process with the same identity then ends. A
 /// new identity gets a number, or the one in its file if no other node has it.
-pub(crate) fn register(db: &mut Db, start: &NodeStart<'_>) -> DbResult<Registered> {
+pub(crate) fn register(db: &mut Db, start: &NodeStart<'_>) -> Result<Registered, RegisterError> {
     let tx = db.transaction()?;
     changes::lock(&tx)?;
+    // A newer release may have migrated the database since this one has examined it.
+    if schema::oldest(&tx)? > start.schema_version {
+        return Err(RegisterError::TooOld);
+    }
     let node = number(&tx, start)?;
     let was_forgotten = tx.exists(IS_FORGOTTEN, named_params! {":node": node})?;
     tx.execute(
@@ -142,11 +149,26 @@ pub(crate) fn register(db: &mut Db, start: &NodeStart<'_>) -> DbResult<Registere
             ":release": start.release,
             ":digest": start.file_digest,
             ":name": start.name,
+            ":schema": start.schema_version,
         },
     )?;
     let incarnation = fences::take(&tx, node)?;
     tx.commit()?;
     Ok(Registered { node, incarnation, was_forgotten })
+}
+
+/// A process cannot register.
+#[derive(Debug)]
+pub(crate) enum RegisterError {
+    /// The database is that of a newer release, beside which this one may not run.
+    TooOld,
+    Database(DbError),
+}
+
+impl From<DbError> for RegisterError {
+    fn from(error: DbError) -> Self {
+        Self::Database(error)
+    }
 }
 
 fn number(tx: &Db, start: &NodeStart<'_>) -> DbResult<NodeId> {
@@ -223,6 +245,25 @@ impl NodeRow {
     }
 }
 
+/// Returns the live nodes whose releases know no version of the tables from `oldest` on, in a database of version `version`.
+pub(crate) fn live_before(db: &Db, oldest: i64, version: i64) -> DbResult<Vec<String>> {
+    // Before the column exists, no release knows a later version than that of the database.
+    let is_known = has_column(db, "nodes", "schema_version")?;
+    if !is_known && version >= oldest {
+        return Ok(Vec::new());
+    }
+    let name =
+        |row: Row<'_>| Ok(format!("{} (release {})", row.get::<&str>("name")?, row.get::<&str>("release")?));
+    if is_known { db.rows(LIVE_BEFORE, [oldest], name) } else { db.rows(LIVE, (), name) }
+}
+
+/// Ends the processes of nodes whose releases know no version of the tables from `oldest` on, at their next transactions: those
+/// that are not live, but may only be cut off or stopped for a while. Runs in the transaction that migrates.
+pub(crate) fn end_before(tx: &Db, oldest: i64) -> DbResult<()> {
+    let nodes: Vec<NodeId> = tx.rows(BEFORE, [oldest], |row| row.get("node"))?;
+    nodes.into_iter().try_for_each(|node| fences::take(tx, node).map(drop))
+}
+
 /// Returns the number of the newest change of the state.
 pub(crate) fn newest_version(db: &Db) -> DbResult<u64> {
     db.row(NEWEST, (), |row| row.get("version"))
@@ -256,16 +297,28 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Returns the nodes of which no process may work, except one that was stopped for long and goes on.
+pub(crate) fn absent(db: &Db) -> DbResult<Vec<NodeId>> {
+    db.rows(ABSENT, named_params! {":absent": ABSENT_MS}, |row| row.get("node"))
+}
+
+/// A node is absent if it has left, or so long after it was live, in milliseconds.
+pub(crate) const ABSENT_MS: u64 = 600_000;
 /// How long a node is live after it renewed its sign of life, which it does once a second, in milliseconds.
 pub(crate) const ALIVE_MS: u64 = 5_000;
 
+const LIVE: &str =
+    "SELECT name, release FROM nodes WHERE left_at_ms IS NULL AND alive_until_ms > now_ms() ORDER BY node";
+const LIVE_BEFORE: &str = "SELECT name, release FROM nodes WHERE left_at_ms IS NULL AND alive_until_ms > now_ms() \
+     AND schema_version < :oldest ORDER BY node";
+const BEFORE: &str = "SELECT node FROM nodes WHERE schema_version < :oldest ORDER BY node";
 const FIND: &str = "SELECT node FROM nodes WHERE identity = :identity";
 const IS_TAKEN: &str = "SELECT 1 FROM nodes WHERE node = :node";
 const NEXT: &str = "SELECT coalesce(max(node), 0) + 1 FROM nodes";
-const PUT: &str = "INSERT INTO nodes (node, identity, alive_until_ms, seen_version, release, file_digest, name) \
-     VALUES (:node, :identity, 0, 0, :release, :digest, :name) ON CONFLICT (node) DO UPDATE SET \
-     release = excluded.release, file_digest = excluded.file_digest, name = excluded.name, left_at_ms = NULL, \
-     unstored_since_ms = NULL, forgotten_at_ms = NULL";
+const PUT: &str = "INSERT INTO nodes (node, identity, alive_until_ms, seen_version, release, file_digest, name, schema_version) \
+     VALUES (:node, :identity, 0, 0, :release, :digest, :name, :schema) ON CONFLICT (node) DO UPDATE SET \
+     release = excluded.release, file_digest = excluded.file_digest, name = excluded.name, \
+     schema_version = excluded.schema_version, left_at_ms = NULL, unstored_since_ms = NULL, forgotten_at_ms = NULL";
 const RENEW: &str = "UPDATE nodes SET alive_until_ms = now_ms() + :alive, left_at_ms = NULL, forgotten_at_ms = NULL WHERE node = :node";
 const IS_FORGOTTEN: &str = "SELECT 1 FROM nodes WHERE node = :node AND forgotten_at_ms IS NOT NULL";
 const LEAVE: &str = "UPDATE nodes SET alive_until_ms = 0, left_at_ms = now_ms() WHERE node = :node";
@@ -278,6 +331,7 @@ const NAME: &str = "SELECT name FROM nodes WHERE node = :node";
 const ALL: &str = "SELECT node, name, release, file_digest, seen_version, alive_until_ms, left_at_ms, clock_ahead_ms, \
      now_ms() - unstored_since_ms AS unstored_for_ms, alive_until_ms > now_ms() AS is_live, \
      alive_until_ms + :stale > now_ms() AS is_heard FROM nodes WHERE forgotten_at_ms IS NULL ORDER BY node";
+const ABSENT: &str = "SELECT node FROM nodes WHERE left_at_ms IS NOT NULL OR alive_until_ms + :absent < now_ms() ORDER BY node";
 const NEWEST: &str = "SELECT version FROM cluster WHERE id = 1";
 const UNSEEN: &str = "SELECT node, alive_until_ms > now_ms() AS is_live FROM nodes WHERE node <> :me AND left_at_ms IS NULL \
      AND forgotten_at_ms IS NULL AND seen_version < :version AND alive_until_ms + :stale > now_ms() ORDER BY node";
@@ -290,7 +344,27 @@ mod tests {
     const STALE: Duration = Duration::from_secs(300);
 
     fn start<'a>(identity: &'a str, number: Option<NodeId>) -> NodeStart<'a> {
-        NodeStart { identity, number, release: "1.0", file_digest: "d", name: identity }
+        NodeStart { identity, number, release: "1.0", file_digest: "d", name: identity, schema_version: 41 }
+    }
+
+    #[test]
+    fn only_live_nodes_of_releases_before_the_oldest_are_named() {
+        let Some(database) = shared_database() else { return };
+        let mut db = database.connect();
+        for (name, schema_version) in [("old", 40), ("new", 50), ("gone", 40)] {
+            let node = register(&mut db, &NodeStart { schema_version, ..start(name, None) }).unwrap().node;
+            renew(&db, node).unwrap();
+        }
+        leave(&db, NodeId::new(3)).unwrap();
+        assert_eq!(live_before(&db, 41, 40).unwrap(), ["old (release 1.0)"]);
+        assert!(live_before(&db, 40, 40).unwrap().is_empty());
+        db.batch("UPDATE schema_version SET oldest = 41").unwrap();
+        let late = register(&mut db, &NodeStart { schema_version: 40, ..start("late", None) });
+        assert!(matches!(late, Err(RegisterError::TooOld)), "{late:?}");
+        assert_eq!(all(&db, STALE).unwrap().len(), 3, "it is no node");
+        db.batch("ALTER TABLE nodes DROP COLUMN schema_version").unwrap();
+        assert_eq!(live_before(&db, 41, 40).unwrap().len(), 2);
+        assert!(live_before(&db, 40, 40).unwrap().is_empty());
     }
 
     #[test]

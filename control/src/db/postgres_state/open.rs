@@ -9,29 +9,58 @@ use shared::secret::Secret;
 use super::checks;
 use crate::common::vault::VaultKeys;
 use crate::db::chain;
-use crate::db::engine::postgres::{DatabaseAddress, schema};
+use crate::db::cluster::{changes, nodes};
+use crate::db::engine::postgres::{DatabaseAddress, partitions, schema};
 use crate::db::engine::{Db, DbError, DbErrorKind};
 use crate::db::error::OpenError;
 use crate::db::key_check::{KeysError, make_keys, open_keys};
 use crate::db::sqlite_state::migrate::{self, MIGRATIONS, newest};
 
-/// Opens the state at `address`. Creates its tables if there are none, and waits for a server that cannot be reached, after it has
-/// called `waits`. The session writes rows of no node.
+/// Opens the state at `address`. Creates its tables if there are none, and migrates those of an earlier release, if `migrates` is
+/// true. Waits for a server that cannot be reached, after it has called `waits`. The session writes rows of no node.
 pub(crate) fn open(
     address: &DatabaseAddress,
     encryption_key: &Secret<[u8; 32]>,
-    waits: &dyn Fn(),
+    (migrates, waits): (bool, &dyn Fn()),
 ) -> Result<(Db, VaultKeys), OpenError> {
     let failed = |source| database_error(address, &source);
     let mut db = address.connect(0).map_err(failed)?;
     wait_for(&db, address, waits)?;
     expect_fit(&db, address)?;
     if schema::version(&db).map_err(failed)?.is_none() {
+        if !migrates {
+            return Err(not_migrated(address, "it has no tables yet".to_owned()));
+        }
         make(&mut db, address, encryption_key)?;
     }
-    let keys = check(&db, address, encryption_key)?;
-    upgrade(&mut db).map_err(failed)?;
+    let found = check(&db, address)?;
+    let keys = open_keys(&db, encryption_key).map_err(|error| keys_error(address, error))?;
+    if found < newest() {
+        if !migrates {
+            return Err(not_migrated(
+                address,
+                format!("its tables have version {found}, and this release needs {}", newest()),
+            ));
+        }
+        upgrade(&mut db, address)?;
+    }
+    if let Err(error) = partitions::make_ahead(&mut db, unix_ms()) {
+        tracing::warn!("cannot create the partitions of usage ahead; retrying later: {error}");
+    }
     Ok((db, keys))
+}
+
+fn not_migrated(address: &DatabaseAddress, detail: String) -> OpenError {
+    let remedy = "run 'llmgw migrate' of this release, or start a node without LLMGW_MIGRATE=false";
+    OpenError::Database { place: address.to_string(), detail, remedy }
+}
+
+/// Returns the version of the tables at `address`; `None` if there are none. Waits for a server that cannot be reached.
+pub(crate) fn version(address: &DatabaseAddress) -> Result<Option<i64>, OpenError> {
+    let failed = |source| database_error(address, &source);
+    let db = address.connect(0).map_err(failed)?;
+    wait_for(&db, address, &|| ())?;
+    schema::version(&db).map_err(failed)
 }
 
 /// Opens the state at `address` for reading. Changes nothing.
@@ -44,7 +73,10 @@ pub(crate) fn open_to_read(
     let Some(found) = schema::version(&db).map_err(failed)? else {
         return Err(OpenError::Absent { path: address.to_string().into() });
     };
-    let keys = check(&db, address, encryption_key)?;
+    if found > newest() {
+        return Err(too_new(address, found));
+    }
+    let keys = open_keys(&db, encryption_key).map_err(|error| keys_error(address, error))?;
     if found < newest() {
         return Err(OpenError::Older { path: address.to_string().into(), found, known: newest() });
     }
@@ -119,34 +151,70 @@ pub(crate) fn model() -> Result<Db, DbError> {
     Ok(model)
 }
 
-/// Checks the version and the key.
-fn check(
-    db: &Db,
-    address: &DatabaseAddress,
-    encryption_key: &Secret<[u8; 32]>,
-) -> Result<VaultKeys, OpenError> {
-    let found = schema::version(db).map_err(|source| database_error(address, &source))?.unwrap_or(0);
-    if found > newest() {
-        let detail =
-            format!("its tables have version {found}, and this release knows versions up to {}", newest());
-        let remedy = "start the newer release that it belongs to";
-        return Err(OpenError::Database { place: address.to_string(), detail, remedy });
+/// Returns the version of the tables, which may be that of a newer release that lets this one run beside it.
+fn check(db: &Db, address: &DatabaseAddress) -> Result<i64, OpenError> {
+    let failed = |source| database_error(address, &source);
+    let found = schema::version(db).map_err(failed)?.unwrap_or(0);
+    if found > newest() && schema::oldest(db).map_err(failed)? > newest() {
+        return Err(too_new(address, found));
     }
-    open_keys(db, encryption_key).map_err(|error| keys_error(address, error))
+    Ok(found)
 }
 
-/// Migrates the tables to this release. Of several nodes that start at the same time, one does it.
-fn upgrade(db: &mut Db) -> Result<(), DbError> {
-    if schema::version(db)? == Some(newest()) {
-        return Ok(());
+fn too_new(address: &DatabaseAddress, found: i64) -> OpenError {
+    let detail =
+        format!("its tables have version {found}, and this release knows versions up to {}", newest());
+    OpenError::Database { place: address.to_string(), detail, remedy: START_NEWER }
+}
+
+/// Returns the error of a release that may not run beside the one that has migrated the database since this one opened it.
+pub(crate) fn too_old(address: &DatabaseAddress) -> OpenError {
+    let detail = "a newer release has migrated its tables meanwhile".to_owned();
+    OpenError::Database { place: address.to_string(), detail, remedy: START_NEWER }
+}
+
+/// Migrates the tables to this release. Of several nodes that start at the same time, one does it. Nodes of earlier releases
+/// go on, unless a migration does not let them: then nothing is changed until they have stopped.
+fn upgrade(db: &mut Db, address: &DatabaseAddress) -> Result<(), OpenError> {
+    let failed = |source| database_error(address, &source);
+    let until = Instant::now() + KILLED_MAX;
+    loop {
+        let nodes = upgrade_unless_running(db).map_err(failed)?;
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            let detail = format!(
+                "nodes run whose releases cannot run beside this one, so that its tables were not migrated: {}",
+                nodes.join(", ")
+            );
+            let remedy = "stop these nodes, and then start this one again";
+            return Err(OpenError::Database { place: address.to_string(), detail, remedy });
+        }
+        thread::park_timeout(RETRY);
     }
+}
+
+/// Migrates the tables in one transaction, in which no node begins to run. Returns the live nodes that may not run beside this
+/// release; if there are any, nothing is changed.
+pub(super) fn upgrade_unless_running(db: &mut Db) -> Result<Vec<String>, DbError> {
     let tx = db.transaction()?;
-    let done = usize::try_from(schema::lock_version(&tx)?).unwrap_or(usize::MAX);
-    for (number, (name, sql)) in (1_i64..).zip(MIGRATIONS).skip(done) {
+    changes::lock(&tx)?;
+    let version = schema::lock_version(&tx)?;
+    let done = usize::try_from(version).unwrap_or(usize::MAX);
+    let pending = || (1_i64..).zip(MIGRATIONS).skip(done);
+    let oldest = pending().map(|(number, (_, sql))| migrate::oldest_beside(number, sql)).max().unwrap_or(0);
+    let nodes = nodes::live_before(&tx, oldest, version)?;
+    if !nodes.is_empty() {
+        return Ok(nodes);
+    }
+    for (number, (name, sql)) in pending() {
         schema::migrate(&tx, number, sql)?;
         tracing::info!(migration = name, "database migrated");
     }
-    tx.commit()
+    schema::raise_oldest(&tx, oldest)?;
+    nodes::end_before(&tx, oldest)?;
+    tx.commit().map(|()| Vec::new())
 }
 
 /// Returns the error of opening the database at `address`.
@@ -179,6 +247,9 @@ pub(crate) fn keys_error(address: &DatabaseAddress, error: KeysError) -> OpenErr
     }
 }
 
+const START_NEWER: &str = "start the newer release that it belongs to";
+/// A node that was killed is no longer live after this time.
+const KILLED_MAX: Duration = Duration::from_secs(7);
 /// The pause between two attempts to reach the server.
 const RETRY: Duration = Duration::from_secs(1);
 /// The pause between two lines of the log that say so.
@@ -204,7 +275,8 @@ mod tests {
         let address = DatabaseAddress::parse(&database.url()).unwrap();
         let hashes: Vec<Vec<u8>> = thread::scope(|scope| {
             let open = || {
-                open(&address, &key(), &|| ()).map(|(_, keys)| keys.derived_bytes("test").expose().to_vec())
+                let opened = open(&address, &key(), (true, &|| ()));
+                opened.map(|(_, keys)| keys.derived_bytes("test").expose().to_vec())
             };
             let nodes = [(); 4].map(|()| scope.spawn(open));
             nodes.into_iter().map(|node| node.join().unwrap().unwrap()).collect()
@@ -220,19 +292,26 @@ mod tests {
         let database = shared().create_database();
         let address = DatabaseAddress::parse(&database.url()).unwrap();
         assert!(matches!(open_to_read(&address, &key()), Err(OpenError::Absent { .. })));
-        open(&address, &key(), &|| ()).unwrap();
+        let refused = open(&address, &key(), (false, &|| ())).unwrap_err().to_string();
+        assert!(refused.contains("run 'llmgw migrate'"), "{refused}");
+        open(&address, &key(), (true, &|| ())).unwrap();
         open_to_read(&address, &key()).unwrap();
-        let wrong = open(&address, &Secret::new([2; 32]), &|| ());
+        let wrong = open(&address, &Secret::new([2; 32]), (true, &|| ()));
         assert!(matches!(wrong, Err(OpenError::WrongKey { .. })), "{wrong:?}");
         let db = connect(&database.url());
         db.execute("UPDATE schema_version SET version = :version", [newest() - 1]).unwrap();
         assert!(matches!(open_to_read(&address, &key()), Err(OpenError::Older { .. })));
         db.execute("UPDATE schema_version SET version = :version", [newest() + 1]).unwrap();
-        let newer = open(&address, &key(), &|| ()).unwrap_err().to_string();
+        // The newer release lets this one run beside it.
+        open(&address, &key(), (true, &|| ())).unwrap();
+        db.execute("UPDATE schema_version SET oldest = :version", [newest() + 1]).unwrap();
+        let newer = open(&address, &key(), (true, &|| ())).unwrap_err().to_string();
         assert!(newer.contains("start the newer release"), "{newer}");
+        db.batch("ALTER TABLE schema_version DROP COLUMN oldest").unwrap();
+        open(&address, &key(), (true, &|| ())).unwrap_err();
         db.batch("DROP TABLE vault").unwrap();
         db.execute("UPDATE schema_version SET version = :version", [newest()]).unwrap();
-        let broken = open(&address, &key(), &|| ()).unwrap_err().to_string();
+        let broken = open(&address, &key(), (true, &|| ())).unwrap_err().to_string();
         assert!(broken.contains("vault") && broken.contains(&address.to_string()), "{broken}");
     }
 }

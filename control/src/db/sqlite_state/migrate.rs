@@ -50,13 +50,25 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0037_usage_period.sql", include_str!("migrations/0037_usage_period.sql")),
     ("0038_cluster.sql", include_str!("migrations/0038_cluster.sql")),
     ("0039_quota_starved.sql", include_str!("migrations/0039_quota_starved.sql")),
-    ("0040_nodes_shown.sql", include_str!("migrations/0040_nodes_shown.sql")),
+    ("0040_usage_of_nodes.sql", include_str!("migrations/0040_usage_of_nodes.sql")),
+    ("0041_node_releases.sql", include_str!("migrations/0041_node_releases.sql")),
+    ("0042_nodes_shown.sql", include_str!("migrations/0042_nodes_shown.sql")),
 ];
 
 /// Returns the newest schema version that this release supports.
 pub(crate) fn newest() -> i64 {
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
+
+/// Returns the oldest version whose releases may run beside a database of this one, when nodes are upgraded one after the
+/// other. The text of each migration states it; one that does not has none but its own.
+pub(crate) fn oldest_beside(number: i64, sql: &str) -> i64 {
+    let stated = sql.lines().find_map(|line| line.strip_prefix(OLDEST));
+    stated.and_then(|version| version.trim().parse().ok()).unwrap_or(number)
+}
+
+/// Begins the line of a migration with the oldest version whose releases may run beside it.
+const OLDEST: &str = "-- Oldest version beside which this one runs:";
 
 /// Returns the version of an open database; 0 for an empty one.
 pub(crate) fn version(db: &Db) -> DbResult<i64> {
@@ -114,6 +126,18 @@ mod tests {
         for (number, name) in (1..).zip(listed) {
             assert!(name.starts_with(&format!("{number:04}_")), "{name}");
         }
+    }
+
+    #[test]
+    fn each_migration_since_40_states_which_releases_may_run_beside_it() {
+        for (number, (name, sql)) in (1..).zip(MIGRATIONS).skip(40) {
+            assert!(sql.contains(OLDEST), "{name}: add '{OLDEST} N'");
+            assert!(oldest_beside(number, sql) <= number, "{name}");
+        }
+        assert_eq!(
+            (oldest_beside(41, "-- Oldest version beside which this one runs: 40\n"), oldest_beside(42, "")),
+            (40, 42)
+        );
     }
 
     #[test]

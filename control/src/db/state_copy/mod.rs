@@ -16,19 +16,21 @@ mod tests;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use shared::clock::unix_ms;
 use shared::secret::Secret;
 
 pub use self::error::StateCopyError;
 use super::chain::{self, ChainHolds};
-use super::engine::postgres::{DatabaseAddress, schema};
+use super::engine::postgres::{DatabaseAddress, partitions, schema};
 use super::engine::sqlite::last_numbers;
 use super::engine::sqlite::schemas::{SCHEMA, has_usage_apart};
 use super::engine::table::{Table, TableSum};
-use super::engine::{Db, DbError, DbErrorKind};
+use super::engine::{Db, DbError, DbErrorKind, DbResult};
 use super::error::OpenError;
 use super::key_check::{KeysError, open_keys};
 use super::packed_row;
 use super::postgres_state::{self, database_error, model};
+use super::signed;
 use super::sqlite_state::files::Files;
 use super::sqlite_state::migrate::newest;
 use super::sqlite_state::open::{DATABASE, examine, keys_error, make_with, sql_error};
@@ -84,7 +86,12 @@ pub(crate) fn to_postgres(
     let mut copying = Copying { from: &source, to: &tx, report, done: Vec::new() };
     schema::create_with(&model, &tx, |table| match is_of_files(table) {
         true => Ok(table.copy(&model, &tx).map(drop)?),
-        false => copying.table(table),
+        false => {
+            if table.name == "usage" {
+                make_days(&source, &tx)?;
+            }
+            copying.table(table)
+        }
     })?;
     schema::go_on_behind(&tx, &last_numbers::read(&source)?)?;
     let keys = open_keys(&tx, encryption_key).map_err(|error| postgres_state::keys_error(address, error))?;
@@ -150,6 +157,15 @@ fn fill_draft(
     let copied = copying.verified(keys)?;
     tx.commit()?;
     Ok(copied)
+}
+
+/// Creates the partitions of the newest days that have usage. Records of others, and those of a wrong clock, go to `usage_rest`:
+/// each partition takes some locks of the server until the copy ends.
+fn make_days(source: &Db, tx: &Db) -> DbResult<()> {
+    let now_ms = unix_ms();
+    let span = [now_ms.saturating_sub(COPIED_DAYS * DAY_MS), now_ms].map(signed);
+    let days: Vec<u64> = source.rows(DAYS, span, |row| row.get("day"))?;
+    days.into_iter().try_for_each(|day| partitions::make_day(tx, day))
 }
 
 /// Opens the databases in a directory, and checks them as a start does.
@@ -272,4 +288,8 @@ const FIRST_TABLE: &str = "SELECT table_name AS name FROM information_schema.tab
 /// Sessions of this user, and so perhaps of nodes.
 const OTHERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
      AND usename = current_user AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
+/// The days before today whose usage gets partitions.
+const COPIED_DAYS: u64 = 400;
+const DAY_MS: u64 = 24 * 3_600_000;
+const DAYS: &str = "SELECT DISTINCT last_ms / 86400000 AS day FROM usage WHERE last_ms >= :from AND last_ms < :to ORDER BY day";
 const RECORDS: &str = "SELECT CAST(coalesce(sum(exchanges), 0) AS BIGINT) FROM usage";

@@ -277,3 +277,28 @@ fn the_cost_of_copies() {
     let (back, began) = (TempDir::new().unwrap(), Instant::now());
     print("from", began, from_postgres(back.path(), &address(&database), &key(), &mut |_| {}).unwrap());
 }
+
+#[test]
+fn recent_days_of_a_copied_state_have_partitions_and_other_records_are_in_the_rest() {
+    if !installed() {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let Opened { mut writer, .. } = open(dir.path(), &key()).unwrap();
+    let (now_ms, wrong_clock_ms) = (unix_ms(), 400_000_000_000_000);
+    let recent = [DAY_MS, DAY_MS, 2 * DAY_MS].map(|age| now_ms - age);
+    for (n, last_ms) in (1..).zip(recent.into_iter().chain([0, now_ms - 500 * DAY_MS, wrong_clock_ms])) {
+        let mut block = Block::default();
+        block.last_ms = last_ms;
+        packed_row::put(&writer, RecordId::here(n), &block).unwrap();
+    }
+    settle(dir.path(), &mut writer, false).unwrap();
+    drop(writer);
+    let database = shared().create_database();
+    copy_to(&dir, &database).unwrap();
+    let db = connect(&database.url());
+    let count = |sql: &str| -> u64 { db.row(sql, (), |row| row.get(0)).unwrap() };
+    let parts = "SELECT count(*) FROM pg_inherits WHERE inhparent = to_regclass('usage')";
+    let rows = ["SELECT count(*) FROM usage_rest", "SELECT count(*) FROM usage", parts].map(count);
+    assert_eq!(rows, [3, 6, 3]);
+}

@@ -171,6 +171,7 @@ fn database(layers: &mut Layers<'_>, usage_db: bool, has_schedule: bool) -> Opti
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let node_name = layers.take("LLMGW_NODE_NAME", environment.text("LLMGW_NODE_NAME"), None, host);
     let stale_seconds = layers.count("LLMGW_STALE_SECONDS", None, STALE_SECONDS);
+    let migrates = layers.take("LLMGW_MIGRATE", environment.flag("LLMGW_MIGRATE"), None, true);
     let address = layers.secret(DATABASE_URL, environment.database(DATABASE_URL))?;
     if usage_db {
         layers.fault(
@@ -183,7 +184,7 @@ fn database(layers: &mut Layers<'_>, usage_db: bool, has_schedule: bool) -> Opti
                        own tools";
         layers.fault(identity::BACKUP_SCHEDULE, message);
     }
-    Some(SharedDatabase { address, node_name, stale_after: Duration::from_secs(stale_seconds) })
+    Some(SharedDatabase { address, node_name, stale_after: Duration::from_secs(stale_seconds), migrates })
 }
 
 /// Returns the state directory and the configuration file for this environment.

@@ -103,6 +103,8 @@ pub struct SharedDatabase {
     pub node_name: String,
     /// `LLMGW_STALE_SECONDS`: the time without the database after which project keys are refused.
     pub stale_after: Duration,
+    /// `LLMGW_MIGRATE`: true if a start creates the tables, and migrates those of an earlier release.
+    pub migrates: bool,
 }
 
 /// Server settings of the process.

@@ -1,10 +1,12 @@
 //! Examines the database of PostgreSQL that `LLMGW_DATABASE_URL` names.
 
+use shared::clock::unix_ms;
+
 use super::StateToExamine;
 use super::database;
 use super::finding::{Findings, Subject};
-use crate::db::engine::DbErrorKind;
-use crate::db::engine::postgres::DatabaseAddress;
+use crate::db::engine::postgres::{DatabaseAddress, partitions};
+use crate::db::engine::{Db, DbErrorKind};
 use crate::db::error::OpenError;
 use crate::db::postgres_state::{self, database_error};
 
@@ -44,10 +46,40 @@ pub(super) fn examine(state: StateToExamine<'_>, address: &DatabaseAddress, foun
     }
     let Some(key) = state.encryption_key else { return };
     match postgres_state::open_to_read(address, key) {
-        Ok(_) => database::examine_contents(state.place(), key, found),
+        Ok((db, _)) => {
+            examine_partitions(&db, found);
+            database::examine_contents(state.place(), key, found);
+        }
         Err(OpenError::Absent { .. }) => {
             found.good(Subject::Database, "it has no tables yet; 'llmgw serve' creates them");
         }
         Err(error) => database::report(state.dir, &error, None, found),
     }
 }
+
+/// Examines whether the next days have their partitions of usage. Today has none if its rows were there before.
+fn examine_partitions(db: &Db, found: &mut Findings) {
+    let today = unix_ms() / DAY_MS;
+    match partitions::missing(db, unix_ms()) {
+        Ok(days) if days.iter().all(|day| *day == today) => {}
+        Ok(days) => {
+            let text = format!(
+                "the table usage has no partition for {} of the next days; their records go to usage_rest, from which \
+                 retention deletes them one by one",
+                days.len()
+            );
+            let repair = "start a node, whose user owns the table, and look for 'partition' in its log";
+            found.warning(Subject::Database, text, repair);
+        }
+        Err(error) => {
+            let repair = "let the user read pg_inherits and pg_class";
+            found.warning(
+                Subject::Database,
+                format!("the partitions of usage cannot be listed: {error}"),
+                repair,
+            );
+        }
+    }
+}
+
+const DAY_MS: u64 = 24 * 3_600_000;

@@ -1,14 +1,14 @@
-//! Counts the records that this node stored in the table, in steps on the writer thread.
+//! Counts stored records in the table, in steps on the writer thread: those of this node, and those of nodes that have left.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use records::block;
 
-use super::table::{self, Followed, followed_of, set_followed};
+use super::table::{self, Followed, followed_of, move_followed};
 use super::tally::{DayNames, PeriodTally};
 use crate::common::bounds::RECALLED_ANSWERS;
-use crate::db::engine::{Db, DbResult, named_params};
+use crate::db::engine::{Db, DbError, DbResult, named_params};
 use crate::db::packed_row::{PackedRow, unless_damaged};
 use crate::db::record_id::{NodeId, RecordId};
 use crate::usage::last_answers::LastAnswers;
@@ -20,11 +20,9 @@ use crate::usage::report::only_days_before;
 pub(crate) struct Follower {
     /// Upper bound for the number of exchanges that are not counted.
     waiting: u64,
-    /// The exchanges of the next step: as many as take about [`STEP_TIME`].
-    size: u64,
+    counting: RecordCounting,
     /// The next step.
     due: Instant,
-    names: DayNames,
     /// True if the last answers of earlier processes are noted.
     has_recalled: bool,
     /// True once that was done again with what they had stored, but not counted.
@@ -33,14 +31,21 @@ pub(crate) struct Follower {
     behind: Option<(Instant, RowPlace, Instant)>,
 }
 
+/// Counts the records of one node, in steps.
+#[derive(Debug)]
+pub(crate) struct RecordCounting {
+    /// The exchanges of the next step: as many as take about [`STEP_TIME`].
+    size: u64,
+    names: DayNames,
+}
+
 impl Follower {
     /// Creates the state for a table whose distance from the records is unknown.
     pub(crate) fn new() -> Self {
         Self {
             waiting: u64::MAX,
-            size: STEP_EXCHANGES_MIN,
+            counting: RecordCounting::new(),
             due: Instant::now(),
-            names: DayNames::default(),
             has_recalled: false,
             has_recalled_all: false,
             behind: None,
@@ -69,7 +74,7 @@ impl Follower {
     /// Counts some of the records, and decides when the next step is due. Periods that expired before `now_ms` are left out.
     pub(crate) fn step(&mut self, db: &mut Db, answers: &LastAnswers, now_ms: u64) {
         let began = Instant::now();
-        let counted = self.count(db, now_ms);
+        let counted = self.counting.step(db, NodeId::of(db), now_ms);
         let is_end = matches!(counted, Ok((_, true)));
         if !self.has_recalled || (is_end && !self.has_recalled_all) {
             let is_recalled = recall(db, answers).is_ok();
@@ -80,7 +85,6 @@ impl Follower {
             Ok((place, true)) => {
                 self.waiting = 0;
                 self.due = began + EVERY;
-                self.names.forget(false);
                 if let Some((since, ..)) = self.behind.take()
                     && since.elapsed() >= REPORTED_AFTER
                 {
@@ -89,14 +93,11 @@ impl Follower {
                 tracing::trace!(row = %place.id, "charts follow the records");
             }
             Ok((place, false)) => {
-                let took = began.elapsed();
-                self.size = next_size(self.size, took);
-                self.due = Instant::now() + took * REST;
+                self.due = Instant::now() + began.elapsed() * REST;
                 self.report(db, place);
             }
             Err(error) => {
                 tracing::warn!("cannot count usage records for charts: {error}");
-                self.names.forget(true);
                 self.due = Instant::now() + AFTER_FAILURE;
             }
         }
@@ -120,12 +121,28 @@ impl Follower {
             since.elapsed().as_secs()
         );
     }
+}
 
-    /// Counts about `size` exchanges in one transaction. Returns the place that is reached, and true if it is the
-    /// end.
-    fn count(&mut self, db: &mut Db, now_ms: u64) -> DbResult<(RowPlace, bool)> {
-        let node = NodeId::of(db);
-        let mut now = match followed_of(db, node)? {
+impl RecordCounting {
+    pub(crate) fn new() -> Self {
+        Self { size: STEP_EXCHANGES_MIN, names: DayNames::default() }
+    }
+
+    /// Counts some exchanges of `node` in one transaction. Returns the place that is reached, and true if it is the end.
+    pub(crate) fn step(&mut self, db: &mut Db, node: NodeId, now_ms: u64) -> DbResult<(RowPlace, bool)> {
+        let began = Instant::now();
+        let counted = self.count(db, node, now_ms);
+        match counted {
+            Ok((_, true)) => self.names.forget(false),
+            Ok((_, false)) => self.size = next_size(self.size, began.elapsed()),
+            Err(_) => self.names.forget(true),
+        }
+        counted
+    }
+
+    fn count(&mut self, db: &mut Db, node: NodeId, now_ms: u64) -> DbResult<(RowPlace, bool)> {
+        let before = followed_of(db, node)?;
+        let mut now = match before {
             Some(followed) => followed,
             None => {
                 let place = RowPlace { id: RecordId::before(node), taken: 0 };
@@ -140,8 +157,10 @@ impl Follower {
         let mut rows = tally.rolled_up();
         rows.retain(|key, _| key.start >= key.grain.kept_from(now_ms).unwrap_or(0));
         db.lazily(|tx| {
-            table::add(tx, &rows)?;
-            set_followed(tx, &now)
+            if !move_followed(tx, node, before.as_ref(), &now)? {
+                return Err(DbError::bad_value("another process counts the records of this node"));
+            }
+            table::add(tx, node, &rows)
         })?;
         Ok((now.place, is_end))
     }
@@ -149,7 +168,7 @@ impl Follower {
     /// Adds records behind `place`, and moves it. Returns true if there are no more.
     fn read(&mut self, db: &Db, place: &mut RowPlace, tally: &mut PeriodTally) -> DbResult<bool> {
         let mut statement = db.prepare(FROM)?;
-        let end = RecordId::end_of(NodeId::of(db));
+        let end = RecordId::end_of(place.id.node());
         let mut rows = statement.query(named_params! {":id": place.id, ":end": end})?;
         while let Some(row) = rows.next()? {
             let (id, exchanges): (RecordId, u32) = (row.get("id")?, row.get("exchanges")?);

@@ -25,12 +25,12 @@ mod target;
 use records::{Record, RecordName};
 
 pub(crate) use self::figures::{Attempt, Part, PeriodFigures, each_part, lost_attempts};
-pub(crate) use self::follower::Follower;
+pub(crate) use self::follower::{Follower, RecordCounting};
 pub(crate) use self::money::{MoneyCorrections, MoneyGroup};
 pub(crate) use self::plan::{Plan, PlannedSpan};
 pub(crate) use self::rest::RecordReading;
 pub(crate) use self::table::{
-    Followed, PeriodRow, PeriodSpan, first_period, followed, followed_of, prune, rows,
+    Followed, PeriodRow, PeriodSpan, first_period, followed, followed_of, merge_next, prune, rows,
 };
 pub(crate) use self::tally::PeriodTally;
 pub(crate) use self::target::{TargetSums, TargetTime};
@@ -103,6 +103,11 @@ impl Section {
     /// The value of the column.
     pub(crate) fn number(self) -> u64 {
         u64::from(self as u8)
+    }
+
+    /// Returns the section with this number.
+    fn of_number(number: u64) -> Option<Self> {
+        Self::EVERY.into_iter().find(|section| section.number() == number)
     }
 
     /// Returns the smallest section that has all these dimensions; `None` if there is none.

@@ -20,7 +20,7 @@ pub(crate) struct MoneyCorrections {
     /// The end of the records of each node that are counted. Later ones will be counted with their new costs.
     counted: BTreeMap<NodeId, Followed>,
     names: KnownNames,
-    changes: HashMap<(NodeId, MoneyGroup<NameNumber>), Difference>,
+    changes: HashMap<MoneyGroup<NameNumber>, Difference>,
 }
 
 /// What decides which rows of the table the money of an attempt is in.
@@ -65,8 +65,8 @@ impl MoneyCorrections {
         self.counted.get(&place.id.node()).is_some_and(|followed| place < followed.place)
     }
 
-    /// Adds the change of an attempt of a counted exchange of a node.
-    pub(crate) fn add(&mut self, node: NodeId, group: &MoneyGroup<&str>, change: Difference) {
+    /// Adds the change of an attempt of a counted exchange.
+    pub(crate) fn add(&mut self, group: &MoneyGroup<&str>, change: Difference) {
         let Self { names, changes, .. } = self;
         let (provider, model) = group.target;
         let group = MoneyGroup {
@@ -74,21 +74,21 @@ impl MoneyCorrections {
             target: (names.number(provider), names.number(model)),
             names: group.names.map(|name| names.number(name)),
         };
-        changes.entry((node, group)).or_default().add(change);
+        changes.entry(group).or_default().add(change);
     }
 
     /// Changes the rows.
     pub(crate) fn store(self, tx: &Db) -> DbResult<()> {
         let mut day_names = DayNames::default();
-        let mut rows = BTreeMap::<(NodeId, PeriodKey), Difference>::new();
-        for ((node, grain, section, start, (name, model)), change) in self.shortest_periods() {
+        let mut rows = BTreeMap::<PeriodKey, Difference>::new();
+        for ((grain, section, start, (name, model)), change) in self.shortest_periods() {
             let day = start - start % DAY_MINUTES;
             let names = day_names.counted(tx, (section, day), (name, model), true)?;
             PeriodKey::new(grain, section, start, names)
-                .each_containing(|key| rows.entry((node, key)).or_default().add(change));
+                .each_containing(|key| rows.entry(key).or_default().add(change));
         }
-        for ((node, key), change) in rows.iter().filter(|(_, change)| !change.is_zero()) {
-            table::correct(tx, *node, key, change.cost_nano_usd, change.unpriced)?;
+        for (key, change) in rows.iter().filter(|(_, change)| !change.is_zero()) {
+            table::correct(tx, key, change.cost_nano_usd, change.unpriced)?;
         }
         Ok(())
     }
@@ -96,14 +96,14 @@ impl MoneyCorrections {
     /// Returns the changes of the shortest periods of each section.
     fn shortest_periods(&self) -> HashMap<ShortestPeriod<'_>, Difference> {
         let mut sums = HashMap::<_, Difference>::new();
-        for ((node, group), change) in &self.changes {
+        for (group, change) in &self.changes {
             let MoneyGroup { minute, target: (provider, model), names } = *group;
             let target = (self.names.name(provider), self.names.name(model));
-            sums.entry((*node, Grain::Minute, Section::Target, minute, target)).or_default().add(*change);
+            sums.entry((Grain::Minute, Section::Target, minute, target)).or_default().add(*change);
             let hour = minute - minute % Grain::Hour.minutes();
             for (section, name) in Section::NAMED.into_iter().zip(names) {
                 let names = (self.names.name(name), "");
-                sums.entry((*node, Grain::Hour, section, hour, names)).or_default().add(*change);
+                sums.entry((Grain::Hour, section, hour, names)).or_default().add(*change);
             }
         }
         sums.retain(|_, change| !change.is_zero());
@@ -111,8 +111,8 @@ impl MoneyCorrections {
     }
 }
 
-/// A node, and a period with its start in minutes and its names.
-type ShortestPeriod<'a> = (NodeId, Grain, Section, u64, Target<'a>);
+/// A period with its start in minutes and its names.
+type ShortestPeriod<'a> = (Grain, Section, u64, Target<'a>);
 
 impl KnownNames {
     fn number(&mut self, name: &str) -> NameNumber {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::figures::PeriodFigures;
 use super::tally::{NameSet, PeriodKey, PeriodSums, unpack_figures};
 use super::{Grain, MINUTE_MS, Section, first_minute};
-use crate::db::engine::{Db, DbResult, Row, named_params};
+use crate::db::engine::{Db, DbError, DbResult, Row, ToValue, named_params};
 use crate::db::record_id::NodeId;
 use crate::usage::recent::feed::RowPlace;
 
@@ -125,59 +125,96 @@ pub(super) fn names(db: &Db, section: Section, day: u64) -> DbResult<NameSet> {
     Ok(found.into_iter().collect())
 }
 
-/// Adds sums to the rows.
-pub(super) fn add(tx: &Db, all: &BTreeMap<PeriodKey, PeriodSums>) -> DbResult<()> {
-    let node = NodeId::of(tx);
-    for (key, sums) in all {
-        let PeriodKey { grain, section, start, name, model } = key;
-        let (grain, number) = (grain.minutes(), section.number());
-        let place = named_params! {
-            ":grain": grain, ":section": number, ":start": start, ":node": node, ":name": name,
-            ":model": model,
-        };
-        let mut sum = tx.optional_row(ROW, place, |row| Ok(read(row)?.sums()))?.flatten().unwrap_or_default();
-        sum.add(sums);
-        tx.execute(
-            PUT,
-            named_params! {
-                ":grain": grain,
-                ":section": number,
-                ":start": start,
-                ":node": node,
-                ":name": name,
-                ":model": model,
-                ":cost": sum.figures.cost_nano_usd,
-                ":unpriced": sum.figures.unpriced,
-                ":figures": sum.pack(*section),
-            },
-        )?;
-    }
-    Ok(())
+/// Adds sums to the rows of a node.
+pub(super) fn add(tx: &Db, node: NodeId, all: &BTreeMap<PeriodKey, PeriodSums>) -> DbResult<()> {
+    all.iter().try_for_each(|(key, sums)| add_to_row(tx, node, key, sums))
 }
 
-/// Changes the money of a row of a node.
-pub(super) fn correct(
-    tx: &Db,
-    node: NodeId,
-    key: &PeriodKey,
-    cost_nano_usd: i64,
-    unpriced: i64,
-) -> DbResult<()> {
+/// Adds sums to a row, which other nodes may merge at the same time.
+fn add_to_row(tx: &Db, node: NodeId, key: &PeriodKey, sums: &PeriodSums) -> DbResult<()> {
     let PeriodKey { grain, section, start, name, model } = key;
+    let (grain, number) = (grain.minutes(), section.number());
+    let place = named_params! {
+        ":grain": grain, ":section": number, ":start": start, ":node": node, ":name": name, ":model": model,
+    };
+    let find = if tx.is_postgres() { ROW_LOCKED } else { ROW };
+    loop {
+        let known = tx.optional_row(find, place, |row| Ok(read(row)?.sums()))?;
+        let (sql, mut sum) = match known {
+            Some(known) => (CHANGE, known.unwrap_or_default()),
+            None => (PUT, PeriodSums::default()),
+        };
+        sum.add(sums);
+        let values = named_params! {
+            ":grain": grain,
+            ":section": number,
+            ":start": start,
+            ":node": node,
+            ":name": name,
+            ":model": model,
+            ":cost": sum.figures.cost_nano_usd,
+            ":unpriced": sum.figures.unpriced,
+            ":figures": sum.pack(*section),
+        };
+        if tx.execute(sql, values)? > 0 {
+            return Ok(());
+        }
+        // Another node has put the row meanwhile.
+    }
+}
+
+/// Changes the money of a row, which becomes that of all nodes.
+pub(super) fn correct(tx: &Db, key: &PeriodKey, cost_nano_usd: i64, unpriced: i64) -> DbResult<()> {
+    let PeriodKey { grain, section, start, name, model } = key;
+    let (grain, number) = (grain.minutes(), section.number());
+    let row = named_params! {
+        ":grain": grain, ":section": number, ":start": start, ":name": name, ":model": model,
+    };
+    let taken: Vec<PeriodSums> = tx.rows(TAKE_ROW, row, |row| known_sums(read(row)?))?;
+    taken.iter().try_for_each(|sums| add_to_row(tx, NodeId::FIRST, key, sums))?;
     tx.execute(
         CORRECT,
         named_params! {
             ":cost": cost_nano_usd,
             ":unpriced": unpriced,
-            ":grain": grain.minutes(),
-            ":section": section.number(),
+            ":grain": grain,
+            ":section": number,
             ":start": start,
-            ":node": node,
+            ":node": NodeId::FIRST,
             ":name": name,
             ":model": model,
         },
     )?;
     Ok(())
+}
+
+/// Merges the rows of nodes for the first period of a length that starts after `after` and before `before`, in minutes, into
+/// those of node 0. Moves `after` to it. Returns false if there is none.
+pub(crate) fn merge_next(tx: &Db, grain: Grain, after: &mut u64, before: u64) -> DbResult<bool> {
+    let of = named_params! {":grain": grain.minutes(), ":after": *after, ":before": before};
+    let next: Option<u64> = tx.row(UNMERGED, of, |row| row.get(0))?;
+    let Some(start) = next else { return Ok(false) };
+    *after = start;
+    let mut merged = BTreeMap::<PeriodKey, PeriodSums>::new();
+    let taken: Vec<(PeriodKey, PeriodSums)> = tx.rows(TAKE, [grain.minutes(), start], |row| {
+        let section = Section::of_number(row.get("section")?).ok_or_else(unknown_format)?;
+        let found = read(row)?;
+        let (name, model) = (found.name.into(), found.model.into());
+        Ok((PeriodKey { grain, section, start, name, model }, known_sums(found)?))
+    })?;
+    for (key, sums) in taken {
+        merged.entry(key).or_default().add(&sums);
+    }
+    add(tx, NodeId::FIRST, &merged).map(|()| true)
+}
+
+fn known_sums(row: PeriodRow<'_>) -> DbResult<PeriodSums> {
+    row.sums().ok_or_else(unknown_format)
+}
+
+/// The error of a row of a later release, which must stay as it is.
+fn unknown_format() -> DbError {
+    DbError::bad_value("a row of the table usage_period has the format of another release")
 }
 
 /// Returns how far the table follows the records of each node that it follows.
@@ -195,16 +232,24 @@ fn read_followed(row: Row<'_>) -> DbResult<Followed> {
     Ok(Followed { place, from_ms: row.get("from_ms")? })
 }
 
-/// Sets how far the table follows the records of this node.
-pub(super) fn set_followed(tx: &Db, followed: &Followed) -> DbResult<()> {
+/// Moves the place to which the table follows the records of a node. Returns false if it was not `before`.
+pub(super) fn move_followed(
+    tx: &Db,
+    node: NodeId,
+    before: Option<&Followed>,
+    followed: &Followed,
+) -> DbResult<bool> {
     let Followed { place, from_ms } = followed;
-    tx.execute(
-        FOLLOW,
-        named_params! {
-            ":node": NodeId::of(tx), ":place": place.id, ":exchanges": place.taken, ":from_ms": from_ms,
-        },
-    )?;
-    Ok(())
+    let (sql, old) = match before {
+        None => (FOLLOW, None),
+        Some(before) => (FOLLOW_ON, Some(before.place)),
+    };
+    let mut values: Vec<(&str, &dyn ToValue)> =
+        vec![(":node", &node), (":place", &place.id), (":exchanges", &place.taken), (":from_ms", from_ms)];
+    if let Some(old) = &old {
+        values.extend([(":old_place", &old.id as &dyn ToValue), (":old_exchanges", &old.taken)]);
+    }
+    Ok(tx.execute(sql, values.as_slice())? == 1)
 }
 
 /// Deletes periods that are too old at `now_ms`, until it is `until`; days after `days_max`. Returns true if all are deleted.
@@ -231,17 +276,29 @@ const NAMES: &str = "SELECT name, model FROM usage_period \
      WHERE grain = :grain AND section = :section AND start = :start";
 const ROW: &str = "SELECT start, name, model, cost_nano_usd, unpriced, figures FROM usage_period \
      WHERE grain = :grain AND section = :section AND start = :start AND node = :node AND name = :name AND model = :model";
+const ROW_LOCKED: &str = "SELECT start, name, model, cost_nano_usd, unpriced, figures FROM usage_period \
+     WHERE grain = :grain AND section = :section AND start = :start AND node = :node AND name = :name AND model = :model \
+     FOR UPDATE";
 const PUT: &str = "INSERT INTO usage_period (grain, section, start, node, name, model, cost_nano_usd, unpriced, figures) \
      VALUES (:grain, :section, :start, :node, :name, :model, :cost, :unpriced, :figures) \
-     ON CONFLICT (grain, section, start, node, name, model) DO UPDATE SET \
-     cost_nano_usd = excluded.cost_nano_usd, unpriced = excluded.unpriced, figures = excluded.figures";
+     ON CONFLICT (grain, section, start, node, name, model) DO NOTHING";
+const CHANGE: &str = "UPDATE usage_period SET cost_nano_usd = :cost, unpriced = :unpriced, figures = :figures \
+     WHERE grain = :grain AND section = :section AND start = :start AND node = :node AND name = :name AND model = :model";
+const UNMERGED: &str = "SELECT min(start) FROM usage_period \
+     WHERE node <> 0 AND grain = :grain AND start > :after AND start < :before";
+const TAKE: &str = "DELETE FROM usage_period WHERE node <> 0 AND grain = :grain AND start = :start \
+     RETURNING section, start, name, model, cost_nano_usd, unpriced, figures";
+const TAKE_ROW: &str = "DELETE FROM usage_period WHERE node <> 0 AND grain = :grain AND section = :section \
+     AND start = :start AND name = :name AND model = :model \
+     RETURNING start, name, model, cost_nano_usd, unpriced, figures";
 const CORRECT: &str = "UPDATE usage_period SET cost_nano_usd = cost_nano_usd + :cost, unpriced = unpriced + :unpriced \
      WHERE grain = :grain AND section = :section AND start = :start AND node = :node AND name = :name AND model = :model";
 const FOLLOWED: &str = "SELECT place, exchanges, from_ms FROM usage_followed WHERE node = :node";
 const FOLLOWED_ALL: &str = "SELECT node, place, exchanges, from_ms FROM usage_followed";
 const FOLLOW: &str = "INSERT INTO usage_followed (node, place, exchanges, from_ms) \
-     VALUES (:node, :place, :exchanges, :from_ms) \
-     ON CONFLICT (node) DO UPDATE SET place = excluded.place, exchanges = excluded.exchanges, from_ms = excluded.from_ms";
+     VALUES (:node, :place, :exchanges, :from_ms) ON CONFLICT (node) DO NOTHING";
+const FOLLOW_ON: &str = "UPDATE usage_followed SET place = :place, exchanges = :exchanges, from_ms = :from_ms \
+     WHERE node = :node AND place = :old_place AND exchanges = :old_exchanges";
 const DELETE: &str = "DELETE FROM usage_period WHERE (grain, section, start, node, name, model) IN \
      (SELECT grain, section, start, node, name, model FROM usage_period \
      WHERE grain = :grain AND section = :section AND start < :before LIMIT 16)";

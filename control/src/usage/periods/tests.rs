@@ -290,38 +290,52 @@ fn a_new_row_never_has_a_place_that_is_counted() {
 fn repricing_corrects_only_what_is_counted_and_the_rest_is_counted_with_its_new_costs() {
     let tokens = TokenCounts { input: 3, ..TokenCounts::ZERO };
     let priced = |n: u64| UsageEvent { tokens, cost_nano_usd: Some(1), ..at(n, START_MS + n % 50 * 1_000) };
-    let home = TempDir::new().unwrap();
-    let mut process = Process::start(home.path());
-    store(&mut process, (0..20).map(priced));
-    follow(&mut process);
-    // They are in the same row of the records, and in the same minutes.
-    store(&mut process, (20..119).map(priced));
-    assert_eq!(process.sql("SELECT count(*) FROM usage"), 1);
-    let prices = Prices::flat(Rates::default().with(Class::Input, 1_000_000_000_000)).by_operator();
-    let prices = History::of_one("p", "m", Priced { prices, label: "new".into() });
-    let mut repricing = Repricing {
-        from_ms: 0,
-        to_ms: START_MS * 2,
-        provider: None,
-        model: None,
-        prices: Arc::new(prices),
-        counters: Arc::default(),
-        after: RowTime::default(),
-    };
-    let mut done = Repriced::default();
-    while !repricing.step(process.meter.usage_mut(), &mut done, Instant::now()).unwrap() {}
-    assert_eq!((done.changed, done.cost_after % 119), (119, 0));
-    let cost = done.cost_after / 119;
-    let costs = |process: &Process| -> Vec<u64> {
-        let all =
-            [(Grain::Minute, Section::Target), (Grain::Hour, Section::Endpoint), (Grain::Day, Section::All)];
-        let sum = |sums: BTreeMap<_, PeriodSums>| sums.values().map(|sums| sums.figures.cost_nano_usd).sum();
-        all.into_iter().map(|(grain, section)| sum(shown(process.meter.db(), grain, section))).collect()
-    };
-    assert_eq!(costs(&process), [20 * cost; 3], "what is not counted yet is not corrected");
-    follow(&mut process);
-    assert_eq!(costs(&process), [119 * cost; 3]);
-    assert_whole(process.meter.db(), "repriced, and counted");
+    // A state that was copied from nodes into files has sums of nodes.
+    for node in [0, 3] {
+        let home = TempDir::new().unwrap();
+        let mut process = Process::start(home.path());
+        store(&mut process, (0..20).map(priced));
+        follow(&mut process);
+        for table in ["usage_hour", "usage_day", "usage_period"] {
+            process.meter.db_mut().execute(&format!("UPDATE {table} SET node = {node}"), ()).unwrap();
+        }
+        // They are in the same row of the records, and in the same minutes.
+        store(&mut process, (20..119).map(priced));
+        assert_eq!(process.sql("SELECT count(*) FROM usage"), 1);
+        let prices = Prices::flat(Rates::default().with(Class::Input, 1_000_000_000_000)).by_operator();
+        let prices = History::of_one("p", "m", Priced { prices, label: "new".into() });
+        let mut repricing = Repricing {
+            from_ms: 0,
+            to_ms: START_MS * 2,
+            provider: None,
+            model: None,
+            prices: Arc::new(prices),
+            counters: Arc::default(),
+            after: RowTime::default(),
+        };
+        let mut done = Repriced::default();
+        while !repricing.step(process.meter.usage_mut(), &mut done, Instant::now()).unwrap() {}
+        assert_eq!((done.changed, done.cost_after % 119), (119, 0));
+        let cost = done.cost_after / 119;
+        let costs = |process: &Process| -> Vec<u64> {
+            let all = [
+                (Grain::Minute, Section::Target),
+                (Grain::Hour, Section::Endpoint),
+                (Grain::Day, Section::All),
+            ];
+            let sum =
+                |sums: BTreeMap<_, PeriodSums>| sums.values().map(|sums| sums.figures.cost_nano_usd).sum();
+            all.into_iter().map(|(grain, section)| sum(shown(process.meter.db(), grain, section))).collect()
+        };
+        assert_eq!(costs(&process), [20 * cost; 3], "what is not counted yet is not corrected");
+        follow(&mut process);
+        assert_eq!(costs(&process), [119 * cost; 3]);
+        for table in ["usage_hour", "usage_day"] {
+            let sum = process.sql(&format!("SELECT CAST(sum(cost_nano_usd) AS BIGINT) FROM {table}"));
+            assert_eq!(u64::try_from(sum).unwrap(), 119 * cost, "{table}");
+        }
+        assert_whole(process.meter.db(), "repriced, and counted");
+    }
 }
 
 #[test]

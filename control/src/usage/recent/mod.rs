@@ -472,7 +472,7 @@ mod tests {
             if round > 1 {
                 // Another node stores the exchanges of this one's last row too.
                 let id = RecordId::before(NodeId::new(2)).later(u32::try_from(round).unwrap());
-                copy_last_row(process.meter.db(), id);
+                copy_last_row(process.meter.db(), NodeId::FIRST, id);
                 all += u64::try_from(process.sql("SELECT exchanges FROM usage ORDER BY id LIMIT 1")).unwrap();
                 let feed = Arc::clone(process.meter.recent());
                 catch_up(&mut recent, &process, now_ms);

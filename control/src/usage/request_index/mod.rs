@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use records::block::{may_hold, request_hash};
 
 use crate::db::HOUR_MS;
-use crate::db::engine::{Db, DbResult, Row, named_params};
+use crate::db::engine::{Db, DbError, DbResult, Row, named_params};
 use crate::db::record_id::{NodeId, RecordId};
 use crate::usage::last_rows::last_rows;
 use crate::usage::rollup::DAY_HOURS;
@@ -52,7 +52,7 @@ impl RequestIndex {
 
     /// Continues to create a run, if the rows of this node before `end`, which no longer change, contain enough exchanges.
     pub(crate) fn step(&mut self, db: &mut Db, end: RecordId) {
-        let mut draft = self.draft.take().unwrap_or_else(|| RunDraft::new(RUN));
+        let mut draft = self.draft.take().unwrap_or_else(|| RunDraft::new(NodeId::of(db), RUN));
         match draft.step(db, end) {
             Ok(RunStep::More) => self.draft = Some(draft),
             Ok(RunStep::Complete) => {}
@@ -65,9 +65,10 @@ impl RequestIndex {
     }
 }
 
-/// A run of the oldest rows of this node that are in none. Its entries are first collected, then written bucket by bucket.
+/// A run of the oldest rows of a node that are in none. Its entries are first collected, then written bucket by bucket.
 #[derive(Debug)]
-struct RunDraft {
+pub(crate) struct RunDraft {
+    node: NodeId,
     exchanges_min: u64,
     exchanges: u64,
     /// The first and the last row.
@@ -82,7 +83,7 @@ struct RunDraft {
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RunStep {
+pub(crate) enum RunStep {
     /// The run is not complete.
     More,
     /// The run is complete. There may be enough exchanges for another one.
@@ -93,13 +94,18 @@ enum RunStep {
 
 impl RunDraft {
     /// Creates a draft of a run that has at least `exchanges_min` exchanges.
-    fn new(exchanges_min: u64) -> Self {
+    pub(crate) fn new(node: NodeId, exchanges_min: u64) -> Self {
         let buckets = (0..BUCKETS).map(|_| Vec::new()).collect();
-        Self { exchanges_min, exchanges: 0, rows: None, newest_ms: 0, is_read: false, buckets }
+        Self { node, exchanges_min, exchanges: 0, rows: None, newest_ms: 0, is_read: false, buckets }
+    }
+
+    /// The node whose rows are in the run.
+    pub(crate) fn node(&self) -> NodeId {
+        self.node
     }
 
     /// Reads some rows before `end`, or writes some buckets.
-    fn step(&mut self, db: &mut Db, end: RecordId) -> DbResult<RunStep> {
+    pub(crate) fn step(&mut self, db: &mut Db, end: RecordId) -> DbResult<RunStep> {
         if self.is_read {
             return db.lazily(|tx| self.write(tx));
         }
@@ -111,7 +117,7 @@ impl RunDraft {
         let pause = self.exchanges.saturating_add(READ_AT_ONCE);
         let after = match self.rows {
             Some((_, last)) => last,
-            None => covered(db, NodeId::of(db))?,
+            None => covered(db, self.node)?,
         };
         let mut statement = db.prepare(UNCOVERED)?;
         let mut rows = statement.query([after, end])?;
@@ -154,7 +160,7 @@ impl RunDraft {
         if !tx.exists(IS_ROW, [last])? {
             return Ok(RunStep::Complete);
         }
-        let (node, day) = (last.node(), self.newest_ms / DAY_MS);
+        let (node, day) = (self.node, self.newest_ms / DAY_MS);
         if self.buckets.len() == BUCKETS {
             begin_draft(tx, node, day, last)?;
         }
@@ -166,7 +172,10 @@ impl RunDraft {
         if !self.buckets.is_empty() {
             return Ok(RunStep::More);
         }
-        tx.execute(END_DRAFT, named_params! {":node": node, ":last": last})?;
+        let ended = tx.execute(END_DRAFT, named_params! {":node": node, ":day": day, ":last": last})?;
+        if ended == 0 {
+            return Err(DbError::bad_value("another process indexes the records of this node"));
+        }
         Ok(RunStep::Complete)
     }
 }
@@ -300,8 +309,8 @@ const DRAFT: &str = "SELECT draft_day, draft_last FROM usage_indexed WHERE node 
 const BEGIN_DRAFT: &str = "INSERT INTO usage_indexed (node, last, draft_day, draft_last) \
      VALUES (:node, :covered, :day, :last) \
      ON CONFLICT (node) DO UPDATE SET draft_day = excluded.draft_day, draft_last = excluded.draft_last";
-const END_DRAFT: &str =
-    "UPDATE usage_indexed SET last = :last, draft_day = NULL, draft_last = NULL WHERE node = :node";
+const END_DRAFT: &str = "UPDATE usage_indexed SET last = :last, draft_day = NULL, draft_last = NULL \
+     WHERE node = :node AND draft_day = :day AND draft_last = :last";
 const IS_ROW: &str = "SELECT 1 FROM usage WHERE id = :id";
 const OLDEST: &str =
     "SELECT day, first, last FROM usage_requests WHERE bucket = 0 ORDER BY day, last LIMIT 1";

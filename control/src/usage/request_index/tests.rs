@@ -45,7 +45,7 @@ fn fill(db: &Db, rows: std::ops::RangeInclusive<u64>) {
 
 /// Creates a run of at least `exchanges_min` exchanges.
 fn make_run(db: &mut Db, end: RecordId, exchanges_min: u64) -> DbResult<RunStep> {
-    let mut draft = RunDraft::new(exchanges_min);
+    let mut draft = RunDraft::new(NodeId::FIRST, exchanges_min);
     loop {
         let step = draft.step(db, end)?;
         if step != RunStep::More {
@@ -340,7 +340,7 @@ fn an_interrupted_run_is_rebuilt_without_leftovers() {
     for writes in 1..BUCKETS / WRITTEN_AT_ONCE {
         let mut db = migrated();
         fill(&db, 1..=10);
-        let mut draft = RunDraft::new(400);
+        let mut draft = RunDraft::new(NodeId::FIRST, 400);
         assert_eq!(draft.step(&mut db, END).unwrap(), RunStep::More);
         for _ in 0..writes {
             assert_eq!(draft.step(&mut db, END).unwrap(), RunStep::More);
@@ -360,7 +360,7 @@ fn an_interrupted_run_is_rebuilt_without_leftovers() {
 fn a_run_whose_rows_were_deleted_covers_no_rows() {
     let mut db = migrated();
     fill(&db, 1..=10);
-    let mut draft = RunDraft::new(400);
+    let mut draft = RunDraft::new(NodeId::FIRST, 400);
     assert_eq!(draft.step(&mut db, END).unwrap(), RunStep::More);
     db.execute("DELETE FROM usage", ()).unwrap();
     assert_eq!(draft.step(&mut db, END).unwrap(), RunStep::Complete);

@@ -14,15 +14,15 @@ use std::time::{Duration, Instant};
 
 use shared::clock::unix_ms;
 
-use self::tables::SumsTable;
 use crate::common::background::Job;
 use crate::common::vault::VaultKeys;
 use crate::db::HOUR_MS;
+use crate::db::engine::postgres::partitions;
 use crate::db::engine::{Db, DbResult, Transaction};
 use crate::db::{alerts, audit, ended_sessions, idempotency, outbox, sign_in_flows};
 use crate::routing::config::Lifetimes;
 use crate::usage::gauge::{Pruning, add};
-use crate::usage::rollup::DAY_HOURS;
+use crate::usage::rollup::{DAY_HOURS, SumsTable};
 use crate::usage::{origins, periods};
 
 /// The retention job: a repeated pass over all tables with expiring rows, in small steps.
@@ -115,6 +115,10 @@ impl RetentionPass {
                     });
                 }
             }
+            Err(error) if partitions::is_in_use(&error) => {
+                tracing::debug!("the partitions of usage are changed later: {error}");
+                self.due = Instant::now() + AFTER_FAILURE;
+            }
             Err(error) => {
                 tracing::warn!("cannot delete expired records: {error}");
                 self.due = Instant::now() + AFTER_FAILURE;
@@ -142,6 +146,9 @@ impl RetentionPass {
         let usage_before = before(now_ms, self.usage_days);
         let stage = self.stage;
         if stage == RetentionStage::Begin {
+            if db.is_postgres() {
+                partitions::make_ahead(db, now_ms)?;
+            }
             self.gauge.backlog_rows.store(tables::usage_rows(db, usage_before)?, Relaxed);
             self.kept_from_hour = tables::oldest_exchange(db, usage_before)? / HOUR_MS;
             return Ok(RetentionStage::Usage);
@@ -283,6 +290,7 @@ mod tests {
     use super::*;
     use crate::db::ended_sessions::SessionEnd;
     use crate::db::quotas::{self, Counted, Of};
+    use crate::db::testing::{add_node, shared_database};
     use crate::usage::tests::{Process, event, in_one_row};
 
     fn lifetimes(usage_days: u32) -> Lifetimes {
@@ -355,6 +363,44 @@ mod tests {
             4 * 200 + 1,
             "the exchange of an earlier day has a row of its own"
         );
+    }
+
+    #[test]
+    fn records_of_a_day_whose_partition_was_dropped_are_stored_when_their_node_is_back_and_expire() {
+        let Some(database) = shared_database() else { return };
+        let (home, watch) = (tempfile::TempDir::new().unwrap(), database.connect());
+        add_node(&watch, 1);
+        let at_home = |name| home.path().join(name);
+        let mut process = Process::with(database.connect_as(1), at_home("none.db"), at_home("journal"));
+        let key = shared::secret::Secret::new([1; 32]);
+        crate::db::key_check::make_keys(process.meter.db_mut(), &key).unwrap();
+        let keys = crate::db::key_check::open_keys(process.meter.db_mut(), &key).unwrap();
+        let now_ms = unix_ms();
+        let expired_ms = now_ms - 32 * DAY_MS;
+        partitions::make_ahead(process.meter.usage_mut(), now_ms).unwrap();
+        partitions::make_day(process.meter.usage_mut(), expired_ms / DAY_MS).unwrap();
+        let count = |sql: &str| -> u64 { watch.row(sql, (), |row| row.get(0)).unwrap() };
+        let parts = || count("SELECT count(*) FROM pg_inherits WHERE inhparent = to_regclass('usage')");
+        let kept = || {
+            let hours = count("SELECT CAST(sum(requests) AS BIGINT) FROM usage_hour");
+            [count("SELECT count(*) FROM usage"), count("SELECT count(*) FROM usage_rest"), hours]
+        };
+        let mut log = process.journal.log().unwrap();
+        for (n, started_at_ms) in [(1, expired_ms), (2, now_ms)] {
+            log.append(&UsageEvent { started_at_ms, ..event(n) });
+        }
+        process.settle();
+        assert_eq!((kept(), parts()), ([2, 0, 2], 6));
+        let gauge = Arc::new(Pruning::default());
+        let mut retention = RetentionPass::new(&lifetimes(30), Arc::clone(&gauge));
+        pass(&mut retention, &mut process, &keys);
+        assert_eq!((kept(), parts()), ([1, 0, 1], 5), "the day was dropped");
+        log.append(&UsageEvent { started_at_ms: expired_ms, ..event(3) });
+        process.settle();
+        assert_eq!(kept(), [2, 1, 2]);
+        pass(&mut retention, &mut process, &keys);
+        assert_eq!((kept(), parts()), ([1, 0, 1], 5));
+        assert_eq!(gauge.usage_records.load(Relaxed), 2);
     }
 
     #[test]

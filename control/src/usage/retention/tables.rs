@@ -3,12 +3,13 @@
 use std::thread;
 use std::time::Instant;
 
+use crate::db::engine::postgres::partitions;
 use crate::db::engine::{Db, DbResult, named_params};
 use crate::db::signed;
 
 use crate::db::HOUR_MS;
 use crate::usage::request_index;
-use crate::usage::rollup::DAY_HOURS;
+use crate::usage::rollup::{DAY_HOURS, SumsTable};
 
 macro_rules! delete_sums {
     ($table:literal) => {
@@ -29,11 +30,16 @@ pub(crate) fn usage_rows(db: &Db, before_ms: u64) -> DbResult<u64> {
 }
 
 /// Deletes rows of `usage` whose exchanges all started before `before_ms`, oldest first, until it is `until`, together
-/// with the runs of the request index whose rows are all deleted. Returns the numbers of deleted rows and of the
+/// with the runs of the request index whose rows are all deleted. On PostgreSQL, drops one partition at a time. Returns the numbers of deleted rows and of the
 /// exchanges in them, and true if all are deleted.
 pub(crate) fn usage(tx: &Db, before_ms: u64, until: Instant) -> DbResult<(u64, u64, bool)> {
+    if tx.is_postgres()
+        && let Some(dropped) = partitions::drop_oldest(tx, before_ms)?
+    {
+        return Ok((dropped.rows, dropped.exchanges, false));
+    }
     let (mut rows, mut exchanges) = (0, 0);
-    let mut statement = tx.prepare(DELETE_USAGE)?;
+    let mut statement = tx.prepare(if tx.is_postgres() { DELETE_REST } else { DELETE_USAGE })?;
     loop {
         let mut some = false;
         let mut deleted = statement.query([signed(before_ms)])?;
@@ -74,13 +80,6 @@ fn give_way() {
     thread::yield_now();
 }
 
-/// A table of sums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SumsTable {
-    Hours,
-    Days,
-}
-
 /// Deletes some stored answers to repeated requests from before `before_ms`. Returns true if all are deleted.
 pub(crate) fn idempotency(tx: &Db, before_ms: u64) -> DbResult<bool> {
     let deleted = tx.execute(DELETE_ANSWERS, named_params! {":before": signed(before_ms)})?;
@@ -102,6 +101,8 @@ const OLDEST_EXCHANGE: &str = "SELECT min(first_ms) FROM usage \
 const COUNT_USAGE: &str = "SELECT count(*) FROM usage WHERE last_ms < :before";
 const DELETE_USAGE: &str = "DELETE FROM usage \
      WHERE id IN (SELECT id FROM usage WHERE last_ms < :before ORDER BY last_ms LIMIT 1) RETURNING exchanges";
+const DELETE_REST: &str = "DELETE FROM usage_rest \
+     WHERE id IN (SELECT id FROM usage_rest WHERE last_ms < :before ORDER BY last_ms LIMIT 1) RETURNING exchanges";
 const DELETE_HOURS: &str = delete_sums!("usage_hour");
 const DELETE_DAYS: &str = delete_sums!("usage_day");
 const DELETE_ANSWERS: &str = "DELETE FROM idempotency WHERE (actor, key) IN \

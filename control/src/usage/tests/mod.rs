@@ -96,7 +96,7 @@ impl Process {
         Self::with(writer, db, dir)
     }
 
-    fn with(writer: Db, db: PathBuf, dir: PathBuf) -> Self {
+    pub(crate) fn with(writer: Db, db: PathBuf, dir: PathBuf) -> Self {
         let (journal, inbox) = Journal::open(dir.clone()).unwrap();
         let counters = Arc::<Counters>::default();
         let mut meter = Meter::new(writer, inbox, Arc::clone(journal.gauge()), Arc::clone(&counters));

@@ -25,12 +25,11 @@ pub(crate) fn in_one_row(db: &mut Db) {
     put(db, RecordId::here(1), &whole).unwrap();
 }
 
-/// Stores the exchanges of this node's last row as another row.
-pub(crate) fn copy_last_row(db: &Db, id: RecordId) {
+/// Stores the exchanges of a node's last row as another row.
+pub(crate) fn copy_last_row(db: &Db, node: NodeId, id: RecordId) {
     let sql = "SELECT names, rows FROM usage WHERE id < :end ORDER BY id DESC LIMIT 1";
-    let (names, packed): (Vec<u8>, Vec<u8>) = db
-        .row(sql, [RecordId::end_of(NodeId::FIRST)], |row| Ok((row.get("names")?, row.get("rows")?)))
-        .unwrap();
+    let (names, packed): (Vec<u8>, Vec<u8>) =
+        db.row(sql, [RecordId::end_of(node)], |row| Ok((row.get("names")?, row.get("rows")?))).unwrap();
     let (mut copy, names) = (Block::default(), block::names(&names));
     for (record, trace) in block::rows(&packed, &names).flatten() {
         copy.push(&record, trace);

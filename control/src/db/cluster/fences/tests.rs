@@ -11,7 +11,14 @@ use crate::db::cluster::nodes::{NodeStart, register};
 use crate::db::testing::{ClusterDatabase, connect, shared_database};
 
 fn start(db: &mut Db) -> Fence {
-    let start = NodeStart { identity: "me", number: None, release: "1", file_digest: "", name: "" };
+    let start = NodeStart {
+        identity: "me",
+        number: None,
+        release: "1",
+        file_digest: "",
+        name: "",
+        schema_version: 41,
+    };
     let registered = register(db, &start).unwrap();
     let mut fence = Fence { node: 1, incarnation: registered.incarnation, seq: 0 };
     fence.seq = current(db, &fence);

@@ -1,6 +1,7 @@
 //! PostgreSQL. Only this folder names the crate `pg`.
 
 mod address;
+pub(crate) mod partitions;
 pub(crate) mod schema;
 mod session;
 #[cfg(test)]

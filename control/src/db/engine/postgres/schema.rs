@@ -1,6 +1,7 @@
 //! The schema of the state for PostgreSQL, from the text of SQLite's: the same tables with other names of types. The table
 //! `schema_version` has the number of the last migration.
 
+use super::partitions;
 use crate::db::engine::table::Table;
 use crate::db::engine::{Db, DbError, DbResult};
 
@@ -39,7 +40,13 @@ pub(crate) fn create_with<E: From<DbError>>(
         objects.iter().partition(|(_, sql)| sql.starts_with("CREATE TABLE"));
     tx.batch(FUNCTIONS)?;
     for (name, sql) in tables {
-        tx.batch(&translated(sql))?;
+        let create = translated(sql);
+        if name == "usage" {
+            tx.batch(&partitions::partitioned(&create))?;
+            partitions::complete(tx)?;
+        } else {
+            tx.batch(&create)?;
+        }
         fill(&Table::of_sqlite(model, name)?)?;
     }
     for (_, sql) in indexes {
@@ -105,7 +112,10 @@ const IDENTITIES: &str = "SELECT table_name AS name, column_name AS of, \
 /// Creates the table of the version. Of several processes that call this at the same time for an empty database, all but one
 /// wait until that one has committed, and then fail.
 pub(crate) fn claim(tx: &Db) -> DbResult<()> {
-    tx.batch("CREATE TABLE schema_version (id BIGINT PRIMARY KEY CHECK (id = 1), version BIGINT NOT NULL)")
+    tx.batch(
+        "CREATE TABLE schema_version (id BIGINT PRIMARY KEY CHECK (id = 1), version BIGINT NOT NULL, \
+         oldest BIGINT NOT NULL DEFAULT 0)",
+    )
 }
 
 /// Returns the number of the last migration; `None` for a database without the tables of the state.
@@ -116,6 +126,29 @@ pub(crate) fn version(db: &Db) -> DbResult<Option<i64>> {
     db.optional_row("SELECT version FROM schema_version", (), |row| row.get("version"))
 }
 
+/// Returns the oldest version whose releases may run on this database; 0 for any.
+pub(crate) fn oldest(db: &Db) -> DbResult<i64> {
+    // Earlier releases let no other run beside them, and have no such column.
+    if !has_column(db, "schema_version", "oldest")? {
+        return db.row("SELECT version FROM schema_version", (), |row| row.get("version"));
+    }
+    db.row("SELECT oldest FROM schema_version", (), |row| row.get("oldest"))
+}
+
+/// Raises the oldest version whose releases may run on this database.
+pub(crate) fn raise_oldest(tx: &Db, oldest: i64) -> DbResult<()> {
+    tx.batch("ALTER TABLE schema_version ADD COLUMN IF NOT EXISTS oldest BIGINT NOT NULL DEFAULT 0")?;
+    tx.execute("UPDATE schema_version SET oldest = :oldest WHERE oldest < :oldest", [oldest]).map(drop)
+}
+
+/// True if a table has a column.
+pub(crate) fn has_column(db: &Db, table: &str, column: &str) -> DbResult<bool> {
+    db.exists(HAS_COLUMN, [table, column])
+}
+
+const HAS_COLUMN: &str = "SELECT 1 FROM information_schema.columns \
+     WHERE table_schema = current_schema() AND table_name = :table AND column_name = :column";
+
 /// Returns the number of the last migration, and lets no other transaction change it until this one ends.
 pub(crate) fn lock_version(tx: &Db) -> DbResult<i64> {
     tx.row("SELECT version FROM schema_version FOR UPDATE", (), |row| row.get("version"))
@@ -125,6 +158,9 @@ pub(crate) fn lock_version(tx: &Db) -> DbResult<i64> {
 pub(crate) fn migrate(tx: &Db, number: i64, sql: &str) -> DbResult<()> {
     for statement in statements(sql) {
         tx.batch(&translated(&statement))?;
+    }
+    if number == partitions::MIGRATION {
+        partitions::convert(tx)?;
     }
     tx.execute("UPDATE schema_version SET version = :version", [number])?;
     Ok(())
@@ -156,7 +192,7 @@ fn without_comments(sql: &str) -> String {
 
 /// Returns a statement of a migration as PostgreSQL takes it. Texts are compared by their bytes, as SQLite
 /// does; a number that SQLite gives to a new row is an identity.
-fn translated(sql: &str) -> String {
+pub(crate) fn translated(sql: &str) -> String {
     let body = without_comments(sql);
     let body = body.trim_end();
     let body =

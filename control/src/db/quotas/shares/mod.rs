@@ -3,6 +3,7 @@
 //! Each is one transaction of the database, which begins with the fence of the node.
 
 pub(crate) mod lost;
+pub(crate) mod merge;
 mod silent;
 #[cfg(test)]
 mod tests;

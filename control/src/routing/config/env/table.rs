@@ -122,6 +122,8 @@ pub static VARIABLES: &[Variable] = &[
     row("LLMGW_NODE_NAME", Text, "the name of the machine", "Name of this gateway among those that share the database"),
     row("LLMGW_STALE_SECONDS", Count(5, 86_400), "300", "With LLMGW_DATABASE_URL: how long project keys are accepted while the \
          database cannot be reached"),
+    row("LLMGW_MIGRATE", Flag, "true", "With LLMGW_DATABASE_URL: create the tables at a start, and migrate those of an earlier \
+         release; else `llmgw migrate` does"),
     row("LLMGW_CORE_DUMPS", Flag, "false", "Allow core dumps and debuggers; memory contains keys and \
          prompts"),
     row("LLMGW_BACKUP_SCHEDULE", Schedule, "none", "Times of automatic backups in cron syntax, e.g. 30 3 * * *; \

@@ -3,14 +3,17 @@
 
 #![expect(clippy::indexing_slicing, reason = "there is a place for each name")]
 
+mod merge;
+
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use records::block::{BlockNames, LostAt, Pushed};
 use records::{Record, RecordName};
 
+pub(crate) use self::merge::merge_some;
 use super::sums::{UsageSums, columns};
-use crate::db::engine::{Db, DbErrorKind, DbResult, ToValue as _, Value};
+use crate::db::engine::{Db, DbErrorKind, DbResult, Statement, ToValue as _, Value};
 use crate::db::record_id::NodeId;
 use crate::db::usage_effects;
 use crate::db::{HOUR_MS, signed};
@@ -76,9 +79,9 @@ impl Rollup {
             days.entry(day).or_default().add(sums);
         }
         self.mark_keys(tx, names)?;
-        let rejected = add(tx, &ADD_HOUR, &self.hours, names)?;
+        let rejected = add(tx, SumsTable::Hours, &self.hours, names)?;
         self.hours.clear();
-        Ok(rejected.max(add(tx, &ADD_DAY, &days, names)?))
+        Ok(rejected.max(add(tx, SumsTable::Days, &days, names)?))
     }
 
     /// Records the use of each key once, however many models it was used with.
@@ -95,19 +98,18 @@ impl Rollup {
     }
 }
 
-fn add(tx: &Db, sql: &str, groups: &HashMap<RollupGroup, UsageSums>, names: &BlockNames) -> DbResult<u64> {
+fn add(
+    tx: &Db,
+    table: SumsTable,
+    groups: &HashMap<RollupGroup, UsageSums>,
+    names: &BlockNames,
+) -> DbResult<u64> {
     let mut rejected = 0;
     let node = NodeId::of(tx);
-    let mut add = tx.prepare(sql)?;
-    let mut values = Vec::with_capacity(2 + GROUPED.len() + UsageSums::COUNT);
+    let mut add = tx.prepare(table.add())?;
     for (group, sums) in groups {
-        values.clear();
-        values.push(Value::Integer(signed(group.hour)));
-        values.push(node.to_value()?);
-        values.extend(group.names.iter().map(|place| Value::Text(names.get(*place))));
-        values.extend(sums.list().map(|sum| Value::Integer(signed(sum))));
-        match add.execute(values.as_slice()) {
-            Ok(_) => {}
+        match add_row(&mut add, (group.hour, node), group.names.map(|place| names.get(place)), sums) {
+            Ok(()) => {}
             // The row itself is the cause, so that a retry cannot succeed.
             Err(error) if matches!(error.kind(), DbErrorKind::BadRow | DbErrorKind::BadValue) => {
                 rejected += sums.requests;
@@ -117,6 +119,21 @@ fn add(tx: &Db, sql: &str, groups: &HashMap<RollupGroup, UsageSums>, names: &Blo
         }
     }
     Ok(rejected)
+}
+
+/// Adds sums to the row of a node.
+fn add_row(
+    add: &mut Statement<'_>,
+    (hour, node): (u64, NodeId),
+    names: [&str; GROUPED.len()],
+    sums: &UsageSums,
+) -> DbResult<()> {
+    let mut values = Vec::with_capacity(2 + GROUPED.len() + UsageSums::COUNT);
+    values.push(Value::Integer(signed(hour)));
+    values.push(node.to_value()?);
+    values.extend(names.map(Value::Text));
+    values.extend(sums.list().map(|sum| Value::Integer(signed(sum))));
+    add.execute(values.as_slice()).map(drop)
 }
 
 /// The change of the sums of some exchanges by other prices.
@@ -139,25 +156,20 @@ impl Difference {
     }
 }
 
-/// Corrects the sums of an exchange's hour and day, which the node has stored.
+/// Corrects the sums of an exchange's hour and day. Those of all nodes become one, so that none gets less than nothing.
 pub(crate) fn correct(
     tx: &Db,
-    node: NodeId,
     hour: u64,
     names: &[&str; GROUPED.len()],
     difference: Difference,
 ) -> DbResult<()> {
-    for (sql, hour) in [(CORRECT_HOUR, hour), (CORRECT_DAY, first_hour_of_day(hour))] {
+    for (table, hour) in [(SumsTable::Hours, hour), (SumsTable::Days, first_hour_of_day(hour))] {
+        merge::merge_group(tx, table, hour, names)?;
         let Difference { cost_nano_usd, lost_nano_usd, unpriced } = difference;
         let numbers = [cost_nano_usd, lost_nano_usd, unpriced, signed(hour)].map(Value::Integer);
-        // The sums of a node that has left are merged into those of node 0.
-        for node in [node, NodeId::FIRST] {
-            let values: Vec<_> =
-                numbers.into_iter().chain([node.to_value()?]).chain(names.map(Value::Text)).collect();
-            if tx.execute(sql, values.as_slice())? > 0 {
-                break;
-            }
-        }
+        let node = [NodeId::FIRST.to_value()?];
+        let values: Vec<_> = numbers.into_iter().chain(node).chain(names.map(Value::Text)).collect();
+        tx.execute(table.correct(), values.as_slice())?;
     }
     Ok(())
 }
@@ -169,6 +181,36 @@ pub(crate) fn grouped<'a>(record: &Record<'a>) -> [&'a str; GROUPED.len()] {
 
 pub(crate) fn first_hour_of_day(hour: u64) -> u64 {
     hour - hour % DAY_HOURS
+}
+
+/// A table of sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SumsTable {
+    Hours,
+    Days,
+}
+
+impl SumsTable {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Hours => "usage_hour",
+            Self::Days => "usage_day",
+        }
+    }
+
+    fn add(self) -> &'static str {
+        match self {
+            Self::Hours => &ADD_HOUR,
+            Self::Days => &ADD_DAY,
+        }
+    }
+
+    fn correct(self) -> &'static str {
+        match self {
+            Self::Hours => CORRECT_HOUR,
+            Self::Days => CORRECT_DAY,
+        }
+    }
 }
 
 pub(crate) const DAY_HOURS: u64 = 24;
@@ -198,10 +240,11 @@ macro_rules! correct_in {
     };
 }
 
-static ADD_HOUR: LazyLock<String> = LazyLock::new(|| add_to("usage_hour"));
-static ADD_DAY: LazyLock<String> = LazyLock::new(|| add_to("usage_day"));
+static ADD_HOUR: LazyLock<String> = LazyLock::new(|| add_to(SumsTable::Hours));
+static ADD_DAY: LazyLock<String> = LazyLock::new(|| add_to(SumsTable::Days));
 
-fn add_to(table: &str) -> String {
+fn add_to(table: SumsTable) -> String {
+    let table = table.name();
     let sums: Vec<&str> = columns().collect();
     let places = sums.iter().map(|sum| format!(":{sum}")).collect::<Vec<_>>().join(", ");
     let added: Vec<String> =

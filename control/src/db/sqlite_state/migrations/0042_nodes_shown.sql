@@ -1,3 +1,4 @@
+-- Oldest version beside which this one runs: 42
 -- What a node reports of itself, and what an administrator has said about it.
 
 -- By how much the clock of the node is ahead of that of the database, in milliseconds.
