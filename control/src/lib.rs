@@ -32,8 +32,9 @@ pub use serve::service::{Control, Params, start};
 pub use state::affinity_file::AffinityFile;
 pub use state::checks::{verify_audit, verify_credentials};
 pub use state::offline::{
-    ExportError, ImportError, ImportFinding, Imported, LitellmError, LitellmImport, Migrated, RekeyError,
-    RekeyParams, Rekeyed, RollbackError, RolledBack, StateCopyParams, copy_state_from, copy_state_to, export,
-    import_credentials, import_litellm, migrate_database, rekey, rollback,
+    ExportError, ImportError, ImportFinding, Imported, LitellmError, LitellmImport, Migrated,
+    NodesRekeyParams, NodesRekeyed, RekeyError, RekeyParams, Rekeyed, RollbackError, RolledBack,
+    StateCopyParams, begin_rekey, copy_state_from, copy_state_to, export, finish_rekey, import_credentials,
+    import_litellm, migrate_database, rekey, rollback,
 };
 pub use state::{NodeParams, OpenParams, State, StatePlace, UsageStore, backup, doctor, log_lines};

@@ -3,17 +3,25 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use control::config::{self, Environment};
-use control::{RekeyParams, Rekeyed};
+use control::config::{self, Environment, Offline};
+use control::{
+    DatabaseAddress, NodesRekeyParams, NodesRekeyed, RekeyParams, Rekeyed, begin_rekey, finish_rekey,
+};
 
 use super::{CliFailure, exit, logs, place, print};
 
 /// Makes `LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY` the key that opens the state.
-pub(super) fn rekey(environment: &Arc<Environment>) -> Result<(), CliFailure> {
+pub(super) fn rekey(environment: &Arc<Environment>, finish: bool) -> Result<(), CliFailure> {
     let failed = |error| CliFailure::new(exit::CONFIG, error);
     let offline = config::offline(environment).map_err(failed)?;
+    if let Some(address) = &offline.database {
+        return rekey_nodes(&offline, address, finish);
+    }
+    if finish {
+        let text = "--finish is for a database of nodes; set LLMGW_DATABASE_URL, or leave it out";
+        return Err(CliFailure::new(exit::USAGE, text));
+    }
     let new = offline.new_key().map_err(failed)?;
-    offline.expect_files("the key of a database of nodes cannot be changed yet").map_err(failed)?;
     let params = RekeyParams { dir: &offline.state_dir, old: offline.encryption_key.as_ref(), new };
     let rekeyed = control::rekey(params).map_err(|error| CliFailure::new(error.exit_code(), error))?;
     let first = match rekeyed {
@@ -25,6 +33,43 @@ pub(super) fn rekey(environment: &Arc<Environment>) -> Result<(), CliFailure> {
          LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY.\nBackups that were made before open with the old key only: keep it \
          as long as you keep them, or make new ones.\n"
     ))
+}
+
+/// Begins or finishes the change of the key of a database that nodes use.
+fn rekey_nodes(offline: &Offline, address: &DatabaseAddress, finish: bool) -> Result<(), CliFailure> {
+    let failed = |error| CliFailure::new(exit::CONFIG, error);
+    let old = offline.encryption_key.as_ref();
+    let rekeyed = if finish {
+        // The environment may be that of the restarted nodes.
+        let new = offline.new_encryption_key.as_ref().map_or_else(|| offline.key(), Ok).map_err(failed)?;
+        finish_rekey(NodesRekeyParams { address, old, new })
+    } else {
+        let new = offline.new_key().map_err(failed)?;
+        begin_rekey(NodesRekeyParams { address, old, new })
+    };
+    let restart = "next: restart each node with LLMGW_CREDENTIAL_ENCRYPTION_KEY set to the new key, one after the other; then run \
+                   'llmgw credentials rekey --finish'.";
+    let done = "Backups of the database that were made before open with the old key only: keep it as long as you keep them.";
+    print(&match rekeyed.map_err(|error| CliFailure::new(error.exit_code(), error))? {
+        NodesRekeyed::Begun(count) => {
+            format!(
+                "the old and the new key open the database {address}; {count} stored secrets verified\n{restart}\n"
+            )
+        }
+        NodesRekeyed::AlreadyBegun => {
+            format!(
+                "the old and the new key open the database {address} already; nothing was changed\n{restart}\n"
+            )
+        }
+        NodesRekeyed::Finished(count) => {
+            format!(
+                "only the new key opens the database {address}; {count} stored secrets verified\n{done}\n"
+            )
+        }
+        NodesRekeyed::AlreadyFinished => {
+            format!("only the new key opens the database {address} already; nothing was changed\n{done}\n")
+        }
+    })
 }
 
 /// Seals the keys of `secrets.json` in the database and removes that file.

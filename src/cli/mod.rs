@@ -111,8 +111,14 @@ enum CliCommand {
 
 #[derive(Subcommand)]
 enum CredentialsCommand {
-    /// Re-encrypt the state with LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY; the gateway must not run
-    Rekey,
+    /// Re-encrypt the state with LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY; a gateway with its own files must not run
+    ///
+    /// Nodes that share a database go on: both keys open it until each has restarted with the new one.
+    Rekey {
+        /// Let only the new key open the database of nodes
+        #[arg(long)]
+        finish: bool,
+    },
     /// Seal the keys of secrets.json in the database and remove that file; the gateway must not run
     Import,
     /// Decrypt every stored secret and list those that fail; the gateway may run
@@ -186,7 +192,9 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             environment();
             import::run(command)
         }
-        CliCommand::Credentials { command: CredentialsCommand::Rekey } => credentials::rekey(&environment()),
+        CliCommand::Credentials { command: CredentialsCommand::Rekey { finish } } => {
+            credentials::rekey(&environment(), finish)
+        }
         CliCommand::Credentials { command: CredentialsCommand::Import } => {
             credentials::import(&environment())
         }

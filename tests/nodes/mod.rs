@@ -5,6 +5,7 @@ mod copy;
 mod nemesis;
 mod one;
 mod operator;
+mod rekey;
 mod revocation;
 mod several;
 mod upgrade;

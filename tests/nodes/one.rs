@@ -59,7 +59,7 @@ async fn what_belongs_to_files_is_refused_with_what_to_do_instead() {
     assert_eq!(backup.status, 409, "{backup:?}");
     assert!(backup.json()["error"]["message"].as_str().unwrap().contains("pg_dump"), "{backup:?}");
     let setup = gateway.setup();
-    for command in [&["backup", "create"][..], &["rollback"], &["credentials", "rekey"]] {
+    for command in [&["backup", "create"][..], &["rollback"]] {
         let said = setup.run(command).await;
         let text = String::from_utf8(said.stderr).unwrap();
         assert_eq!(said.status.code(), Some(78), "{command:?}: {text}");

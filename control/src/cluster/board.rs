@@ -314,6 +314,7 @@ mod tests {
             file_digest: "",
             name,
             schema_version: 41,
+            key_seal: "",
         };
         let node = register(&mut db, &start).unwrap().node;
         renew(&db, node).unwrap();

@@ -26,6 +26,8 @@ pub(crate) struct JoinParams<'a> {
     pub(crate) file_digest: &'a str,
     /// The name for operators.
     pub(crate) name: &'a str,
+    /// The seal of the data key that it has opened.
+    pub(crate) key_seal: &'a str,
     /// The time without the database after which project keys are refused.
     pub(crate) stale_after: Duration,
 }
@@ -66,6 +68,7 @@ pub(crate) fn join(db: &mut Db, params: &JoinParams<'_>) -> Result<Joined, JoinE
         file_digest: params.file_digest,
         name: params.name,
         schema_version: newest(),
+        key_seal: params.key_seal,
     };
     let registered = nodes::register(db, &start)?;
     let Registered { node, incarnation, was_forgotten } = registered;
@@ -121,6 +124,7 @@ mod tests {
             release: "1",
             file_digest: "d",
             name: "n",
+            key_seal: "",
             stale_after: Duration::from_mins(5),
         }
     }

@@ -53,8 +53,14 @@ impl Node {
     /// Starts a node whose writer has the session `db`.
     fn start(name: &str, mut db: Db) -> Self {
         let home = tempfile::tempdir().unwrap();
-        let start =
-            JoinParams { state_dir: home.path(), release: "1", file_digest: "", name, stale_after: STALE };
+        let start = JoinParams {
+            state_dir: home.path(),
+            release: "1",
+            file_digest: "",
+            name,
+            key_seal: "",
+            stale_after: STALE,
+        };
         let Joined { registered, follower, freshness, figures, warning: _ } = join(&mut db, &start).unwrap();
         // Nothing renews it here, and a slow machine must not make it silent.
         db.batch("UPDATE nodes SET alive_until_ms = now_ms() + 600000").unwrap();

@@ -1,6 +1,7 @@
 //! The keys of the database: created once, sealed, and opened at every start. Opening them proves that the key from the
 //! environment is correct.
 
+use ring::digest;
 use shared::secret::Secret;
 use thiserror::Error;
 
@@ -23,10 +24,63 @@ pub(crate) fn make_keys(db: &Db, encryption_key: &Secret<[u8; 32]>) -> Result<()
 
 /// Opens the keys of an existing database, without changing anything.
 pub(crate) fn open_keys(db: &Db, encryption_key: &Secret<[u8; 32]>) -> Result<VaultKeys, KeysError> {
-    let data_key = open_key(db, rows::DATA_KEY, encryption_key, KeysError::WrongKey)?;
+    Ok(open_sealed_keys(db, encryption_key)?.keys)
+}
+
+/// The opened keys, and the seal of the data key that the key of the environment has opened.
+#[derive(Debug)]
+pub(crate) struct OpenedKeys {
+    pub(crate) keys: VaultKeys,
+    pub(crate) seal: KeySeal,
+}
+
+/// Does the same, and returns the seal too.
+pub(crate) fn open_sealed_keys(db: &Db, encryption_key: &Secret<[u8; 32]>) -> Result<OpenedKeys, KeysError> {
+    let (data_key, name) = match open_key(db, rows::DATA_KEY, encryption_key, KeysError::WrongKey) {
+        Err(KeysError::WrongKey) if seal_in(db, rows::NEXT_DATA_KEY)?.is_some() => {
+            (open_key(db, rows::NEXT_DATA_KEY, encryption_key, KeysError::WrongKey)?, rows::NEXT_DATA_KEY)
+        }
+        opened => (opened?, rows::DATA_KEY),
+    };
+    let seal = seal_in(db, name)?.ok_or(KeysError::Unreadable(name))?;
     let key_hash_key =
         open_key(db, rows::KEY_HASH_KEY, &data_key, KeysError::Unreadable(rows::KEY_HASH_KEY))?;
-    Ok(VaultKeys { key_hash_key, data_key })
+    Ok(OpenedKeys { keys: VaultKeys { key_hash_key, data_key }, seal })
+}
+
+/// A seal of the data key, by the first hexadecimal digits of its SHA-256. It stays the same when the seal becomes the only one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeySeal(String);
+
+impl KeySeal {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Returns the seal in a row of the vault; `None` if there is no such row.
+pub(crate) fn seal_in(db: &Db, name: &'static str) -> Result<Option<KeySeal>, KeysError> {
+    let sealed = rows::sealed(db, name).map_err(KeysError::Sql)?;
+    Ok(sealed.map(|sealed| {
+        let digest = digest::digest(&digest::SHA256, &sealed);
+        KeySeal(shared::hex::encode(digest.as_ref().get(..8).unwrap_or_default()))
+    }))
+}
+
+/// Adds a second seal of the data key, by `new`, or replaces the second one. Runs inside the caller's transaction.
+pub(crate) fn add_seal(db: &Db, old: &Secret<[u8; 32]>, new: &Secret<[u8; 32]>) -> Result<(), KeysError> {
+    let data_key = open_key(db, rows::DATA_KEY, old, KeysError::WrongKey)?;
+    let sealed = seal(new, &place(rows::DATA_KEY), data_key.expose()).map_err(KeysError::Seal)?;
+    rows::remove(db, rows::NEXT_DATA_KEY).map_err(KeysError::Sql)?;
+    rows::insert(db, rows::NEXT_DATA_KEY, &sealed, shared::clock::unix_ms()).map_err(KeysError::Sql)
+}
+
+/// Makes the second seal of the data key the only one. Runs inside the caller's transaction.
+pub(crate) fn keep_second_seal(db: &Db) -> Result<(), KeysError> {
+    let sealed = rows::sealed(db, rows::NEXT_DATA_KEY).map_err(KeysError::Sql)?;
+    let sealed = sealed.ok_or(KeysError::Unreadable(rows::NEXT_DATA_KEY))?;
+    rows::replace(db, rows::DATA_KEY, &sealed).map_err(KeysError::Sql)?;
+    rows::remove(db, rows::NEXT_DATA_KEY).map_err(KeysError::Sql)
 }
 
 /// Reseals the data key: opens it with `old` and seals it with `new`. Runs inside the caller's transaction.
@@ -52,8 +106,10 @@ fn open_key(
     Ok(Secret::new(key))
 }
 
+/// Returns the place at which a row is sealed. Both seals of the data key have that of the first, whose row the second takes.
 fn place(name: &str) -> SealPlace<'_> {
-    SealPlace { table: "vault", column: "sealed", id: name }
+    let id = if name == rows::NEXT_DATA_KEY { rows::DATA_KEY } else { name };
+    SealPlace { table: "vault", column: "sealed", id }
 }
 
 /// An error from creating or opening the keys of a database.

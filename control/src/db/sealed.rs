@@ -20,7 +20,7 @@ pub(crate) const SEALED: &[SealedColumn] = &[
         table: "vault",
         column: "sealed",
         id: "name",
-        select: "SELECT name AS id, sealed AS value FROM vault WHERE name <> 'data_key'",
+        select: "SELECT name AS id, sealed AS value FROM vault WHERE name NOT IN ('data_key', 'data_key_next')",
     },
     SealedColumn {
         table: "idempotency",

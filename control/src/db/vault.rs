@@ -4,6 +4,8 @@ use crate::db::engine::{Db, DbError, DbResult, named_params};
 
 /// The row of the key that seals all other secrets.
 pub(crate) const DATA_KEY: &str = "data_key";
+/// The row of the same key, sealed by the next key of the environment, while nodes restart with that one.
+pub(crate) const NEXT_DATA_KEY: &str = "data_key_next";
 /// The row of the key for hashing the keys that clients present.
 pub(crate) const KEY_HASH_KEY: &str = "key_hash_key";
 
@@ -19,6 +21,11 @@ pub(crate) fn replace(db: &Db, name: &str, sealed: &[u8]) -> DbResult<()> {
         1 => Ok(()),
         _ => Err(DbError::no_row()),
     }
+}
+
+/// Deletes the row `name`, if it exists.
+pub(crate) fn remove(db: &Db, name: &str) -> DbResult<()> {
+    db.execute(REMOVE, named_params! {":name": name}).map(drop)
 }
 
 /// Returns the sealed bytes of the row `name`.
@@ -45,4 +52,5 @@ pub(crate) fn forget_pages(db: &Db) -> DbResult<()> {
 const CHECKPOINT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 const INSERT: &str = "INSERT INTO vault (name, sealed, created_at_ms) VALUES (:name, :sealed, :now)";
 const REPLACE: &str = "UPDATE vault SET sealed = :sealed WHERE name = :name";
+const REMOVE: &str = "DELETE FROM vault WHERE name = :name";
 const SEALED: &str = "SELECT sealed FROM vault WHERE name = :name";

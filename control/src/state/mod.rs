@@ -164,6 +164,7 @@ impl Database {
             release,
             file_digest: &file.digest(),
             name: node_name,
+            key_seal: keys.seal.as_str(),
             stale_after: *stale_after,
         };
         let mut joined = join(&mut db, &joining).map_err(|error| join_error(address, params.dir, error))?;
@@ -171,6 +172,7 @@ impl Database {
         let writer = address.connect(node.number());
         let writer = writer.map_err(|source| postgres_state::database_error(address, &source))?;
         let storage = Storage::Server { address: Box::new(address.clone()), node };
+        let keys = keys.keys;
         Ok(Self { lock, storage, writer, keys, warning, usage_is_lost: false, joined: Some(joined) })
     }
 }

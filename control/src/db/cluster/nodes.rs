@@ -26,6 +26,8 @@ pub(crate) struct NodeStart<'a> {
     pub(crate) name: &'a str,
     /// The newest version of the tables that the release knows.
     pub(crate) schema_version: i64,
+    /// The seal of the data key that it has opened.
+    pub(crate) key_seal: &'a str,
 }
 
 /// The number of a node and of its process.
@@ -150,6 +152,7 @@ pub(crate) fn register(db: &mut Db, start: &NodeStart<'_>) -> Result<Registered,
             ":digest": start.file_digest,
             ":name": start.name,
             ":schema": start.schema_version,
+            ":seal": start.key_seal,
         },
     )?;
     let incarnation = fences::take(&tx, node)?;
@@ -264,6 +267,16 @@ pub(crate) fn end_before(tx: &Db, oldest: i64) -> DbResult<()> {
     nodes.into_iter().try_for_each(|node| fences::take(tx, node).map(drop))
 }
 
+/// Returns the live nodes that have opened another seal of the data key than this one, by name.
+pub(crate) fn live_without_seal(db: &Db, key_seal: &str) -> DbResult<Vec<String>> {
+    db.rows(LIVE_WITHOUT_SEAL, [key_seal], |row| row.get("name"))
+}
+
+/// Returns the live nodes that have opened this seal of the data key, by name.
+pub(crate) fn live_with_seal(db: &Db, key_seal: &str) -> DbResult<Vec<String>> {
+    db.rows(LIVE_WITH_SEAL, [key_seal], |row| row.get("name"))
+}
+
 /// Returns the number of the newest change of the state.
 pub(crate) fn newest_version(db: &Db) -> DbResult<u64> {
     db.row(NEWEST, (), |row| row.get("version"))
@@ -312,13 +325,17 @@ const LIVE: &str =
 const LIVE_BEFORE: &str = "SELECT name, release FROM nodes WHERE left_at_ms IS NULL AND alive_until_ms > now_ms() \
      AND schema_version < :oldest ORDER BY node";
 const BEFORE: &str = "SELECT node FROM nodes WHERE schema_version < :oldest ORDER BY node";
+const LIVE_WITHOUT_SEAL: &str = "SELECT name FROM nodes WHERE left_at_ms IS NULL AND alive_until_ms > now_ms() \
+     AND key_seal <> :seal ORDER BY node";
+const LIVE_WITH_SEAL: &str = "SELECT name FROM nodes WHERE left_at_ms IS NULL AND alive_until_ms > now_ms() AND key_seal = :seal ORDER BY node";
 const FIND: &str = "SELECT node FROM nodes WHERE identity = :identity";
 const IS_TAKEN: &str = "SELECT 1 FROM nodes WHERE node = :node";
 const NEXT: &str = "SELECT coalesce(max(node), 0) + 1 FROM nodes";
-const PUT: &str = "INSERT INTO nodes (node, identity, alive_until_ms, seen_version, release, file_digest, name, schema_version) \
-     VALUES (:node, :identity, 0, 0, :release, :digest, :name, :schema) ON CONFLICT (node) DO UPDATE SET \
+const PUT: &str = "INSERT INTO nodes (node, identity, alive_until_ms, seen_version, release, file_digest, name, schema_version, key_seal) \
+     VALUES (:node, :identity, 0, 0, :release, :digest, :name, :schema, :seal) ON CONFLICT (node) DO UPDATE SET \
      release = excluded.release, file_digest = excluded.file_digest, name = excluded.name, \
-     schema_version = excluded.schema_version, left_at_ms = NULL, unstored_since_ms = NULL, forgotten_at_ms = NULL";
+     schema_version = excluded.schema_version, key_seal = excluded.key_seal, left_at_ms = NULL, \
+     unstored_since_ms = NULL, forgotten_at_ms = NULL";
 const RENEW: &str = "UPDATE nodes SET alive_until_ms = now_ms() + :alive, left_at_ms = NULL, forgotten_at_ms = NULL WHERE node = :node";
 const IS_FORGOTTEN: &str = "SELECT 1 FROM nodes WHERE node = :node AND forgotten_at_ms IS NOT NULL";
 const LEAVE: &str = "UPDATE nodes SET alive_until_ms = 0, left_at_ms = now_ms() WHERE node = :node";
@@ -344,7 +361,15 @@ mod tests {
     const STALE: Duration = Duration::from_secs(300);
 
     fn start<'a>(identity: &'a str, number: Option<NodeId>) -> NodeStart<'a> {
-        NodeStart { identity, number, release: "1.0", file_digest: "d", name: identity, schema_version: 41 }
+        NodeStart {
+            identity,
+            number,
+            release: "1.0",
+            file_digest: "d",
+            name: identity,
+            schema_version: 41,
+            key_seal: "s",
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::db::cluster::{changes, nodes};
 use crate::db::engine::postgres::{DatabaseAddress, partitions, schema};
 use crate::db::engine::{Db, DbError, DbErrorKind};
 use crate::db::error::OpenError;
-use crate::db::key_check::{KeysError, make_keys, open_keys};
+use crate::db::key_check::{KeysError, OpenedKeys, make_keys, open_keys, open_sealed_keys};
 use crate::db::sqlite_state::migrate::{self, MIGRATIONS, newest};
 
 /// Opens the state at `address`. Creates its tables if there are none, and migrates those of an earlier release, if `migrates` is
@@ -22,7 +22,7 @@ pub(crate) fn open(
     address: &DatabaseAddress,
     encryption_key: &Secret<[u8; 32]>,
     (migrates, waits): (bool, &dyn Fn()),
-) -> Result<(Db, VaultKeys), OpenError> {
+) -> Result<(Db, OpenedKeys), OpenError> {
     let failed = |source| database_error(address, &source);
     let mut db = address.connect(0).map_err(failed)?;
     wait_for(&db, address, waits)?;
@@ -34,7 +34,7 @@ pub(crate) fn open(
         make(&mut db, address, encryption_key)?;
     }
     let found = check(&db, address)?;
-    let keys = open_keys(&db, encryption_key).map_err(|error| keys_error(address, error))?;
+    let keys = open_sealed_keys(&db, encryption_key).map_err(|error| keys_error(address, error))?;
     if found < newest() {
         if !migrates {
             return Err(not_migrated(
@@ -276,7 +276,7 @@ mod tests {
         let hashes: Vec<Vec<u8>> = thread::scope(|scope| {
             let open = || {
                 let opened = open(&address, &key(), (true, &|| ()));
-                opened.map(|(_, keys)| keys.derived_bytes("test").expose().to_vec())
+                opened.map(|(_, opened)| opened.keys.derived_bytes("test").expose().to_vec())
             };
             let nodes = [(); 4].map(|()| scope.spawn(open));
             nodes.into_iter().map(|node| node.join().unwrap().unwrap()).collect()

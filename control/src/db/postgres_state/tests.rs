@@ -189,6 +189,7 @@ fn live_nodes_of_an_excluded_release_stop_a_migration_and_others_are_ended_by_it
         file_digest: "",
         name: "n2",
         schema_version: newest(),
+        key_seal: "",
     };
     assert_eq!(register(&mut db, &start).unwrap().node, NodeId::new(2));
 }

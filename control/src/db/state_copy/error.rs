@@ -38,6 +38,11 @@ pub enum StateCopyError {
     /// The destination holds a state already.
     #[error("{} exists already; set LLMGW_STATE_DIR to a new directory, or move that file away", .0.display())]
     DirectoryInUse(PathBuf),
+    /// The data key has two seals.
+    #[error(
+        "the encryption key of the database {0} is being changed; complete that with 'llmgw credentials rekey --finish'"
+    )]
+    RekeyUnfinished(String),
     /// The source holds no state.
     #[error("the database {0} holds no state; name the one of LLMGW_DATABASE_URL")]
     NoState(String),
@@ -92,7 +97,10 @@ impl StateCopyError {
         match self {
             Self::Open(error) => error.exit_code(),
             Self::Audit(_) => 1,
-            Self::DatabaseInUse { .. } | Self::DirectoryInUse(_) | Self::NoState(_) => 78,
+            Self::DatabaseInUse { .. }
+            | Self::DirectoryInUse(_)
+            | Self::NoState(_)
+            | Self::RekeyUnfinished(_) => 78,
             Self::Busy(_) => 75,
             Self::Unstored { .. }
             | Self::Table { .. }

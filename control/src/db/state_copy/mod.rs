@@ -27,7 +27,7 @@ use super::engine::sqlite::schemas::{SCHEMA, has_usage_apart};
 use super::engine::table::{Table, TableSum};
 use super::engine::{Db, DbError, DbErrorKind, DbResult};
 use super::error::OpenError;
-use super::key_check::{KeysError, open_keys};
+use super::key_check::{KeysError, open_keys, seal_in};
 use super::packed_row;
 use super::postgres_state::{self, database_error, model};
 use super::signed;
@@ -35,6 +35,7 @@ use super::sqlite_state::files::Files;
 use super::sqlite_state::migrate::newest;
 use super::sqlite_state::open::{DATABASE, examine, keys_error, make_with, sql_error};
 use super::usage_effects;
+use super::vault::NEXT_DATA_KEY;
 use crate::common::vault::VaultKeys;
 
 /// A message of a copy while it runs.
@@ -116,6 +117,9 @@ pub(crate) fn from_postgres(
         Err(OpenError::Absent { .. }) => return Err(StateCopyError::NoState(address.to_string())),
         opened => opened?,
     };
+    if seal_in(&db, NEXT_DATA_KEY).map_err(|error| postgres_state::keys_error(address, error))?.is_some() {
+        return Err(StateCopyError::RekeyUnfinished(address.to_string()));
+    }
     db.limit_time(Instant::now() + TIME_MAX)?;
     let others: u64 = db.row(OTHERS, (), |row| row.get(0))?;
     if others > 0 {

@@ -1,4 +1,4 @@
-//! `credentials rekey`: replaces the encryption key of a state (STATE-4).
+//! `credentials rekey`: replaces the encryption key of a state in files (STATE-4).
 //!
 //! The data key seals every secret; the key from the environment seals only the data key. So one row changes in one
 //! transaction, and at any moment exactly one of the two keys opens the state.
@@ -56,6 +56,29 @@ pub enum RekeyError {
          run 'llmgw credentials verify'"
     )]
     Unopened(u64),
+    /// Holds the names of nodes that use another second key.
+    #[error(
+        "a change to another new key is in progress, with which these nodes run: {0}; complete it with \
+         'llmgw credentials rekey --finish', or restart them with the old key"
+    )]
+    AnotherKey(String),
+    /// Holds the names of nodes that run with the old key.
+    #[error(
+        "these nodes run with the old key: {0}; restart them with the new key, and run this again; nothing was \
+         changed"
+    )]
+    NodesWithOldKey(String),
+    /// The key that is to stay does not open the database.
+    #[error(
+        "the new key does not open the database yet; run 'llmgw credentials rekey' first, with both keys; nothing was changed"
+    )]
+    NotBegun,
+    /// The key that is to stay is the old one.
+    #[error(
+        "the given key is the old one; set LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY, or \
+         LLMGW_CREDENTIAL_ENCRYPTION_KEY, to the new one; nothing was changed"
+    )]
+    OldKeyGiven,
     /// A key could not be opened or sealed.
     #[error("the key cannot be changed: {0}; nothing was changed")]
     Keys(String),
@@ -66,7 +89,11 @@ impl RekeyError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Open(error) => error.exit_code(),
-            Self::NoOldKey => 78,
+            Self::NoOldKey
+            | Self::AnotherKey(_)
+            | Self::NodesWithOldKey(_)
+            | Self::NotBegun
+            | Self::OldKeyGiven => 78,
             Self::Unopened(_) => 1,
             Self::Keys(_) => 70,
         }

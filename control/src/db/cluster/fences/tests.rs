@@ -18,6 +18,7 @@ fn start(db: &mut Db) -> Fence {
         file_digest: "",
         name: "",
         schema_version: 41,
+        key_seal: "",
     };
     let registered = register(db, &start).unwrap();
     let mut fence = Fence { node: 1, incarnation: registered.incarnation, seq: 0 };
