@@ -48,6 +48,9 @@ struct OpenRow {
     is_changed: bool,
 }
 
+/// Writes a row.
+type RowWrite = fn(&Db, RecordId, &Block) -> DbResult<()>;
+
 /// The sums of groups of exchanges.
 #[derive(Debug, Default)]
 pub(crate) struct GroupSums {
@@ -123,7 +126,7 @@ impl UsageTable {
             self.sums.metrics.add_group(group, figures, block.names());
             self.sums.answers.add_group(group, figures, block.names());
         });
-        let (id, write): (_, fn(&Db, RecordId, &Block) -> DbResult<()>) = match row.id {
+        let (id, write): (_, RowWrite) = match row.id {
             Some(id) => (id, put),
             None => {
                 let id = self.next.map_or_else(|| next_id(tx), Ok)?;

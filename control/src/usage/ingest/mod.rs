@@ -369,9 +369,10 @@ impl Meter {
         for file in &self.gone {
             read_positions::forget(&tx, *file)?;
         }
-        charges.store(&tx)?;
         let stored = usage.finish(&tx)?;
         let batch = Batch { from, to: usage.end(&tx)?, stored, garbage };
+        // Last, since a larger share of a limit waits for its row.
+        charges.store(&tx)?;
         // Without an answer, the fence decides.
         self.doubtful = self.fence.as_ref().map(|_| batch);
         tx.commit()?;
