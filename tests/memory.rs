@@ -184,7 +184,7 @@ async fn a_body_in_chunks_of_one_byte_costs_its_size() {
         connection.send("1\r\nx\r\n".repeat(BYTES)).await;
         bodies.push(connection);
     }
-    wait::eventually("all that was sent is held", async || {
+    wait::eventually_within(wait::PATIENCE * 3, "all that was sent is held", async || {
         let metrics = gateway.client().get("/metrics").await.unwrap();
         let text = String::from_utf8(metrics.body.to_vec()).unwrap();
         let held = text.lines().find_map(|line| line.strip_prefix("llmgw_held_body_bytes ")).unwrap();

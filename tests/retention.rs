@@ -10,16 +10,11 @@ use crate::support::{Answer, Gateway, Upstream, Yaml, chat, clock, wait};
 
 const DAY_SECONDS: i64 = 86_400;
 
-/// Returns the noon of today, in seconds since the Unix epoch.
-fn noon() -> i64 {
-    let now = i64::try_from(shared::clock::unix_ms() / 1_000).unwrap();
-    now - now % DAY_SECONDS + DAY_SECONDS / 2
-}
-
 /// Starts the gateway with its clock at `seconds`, and waits until retention has looked at the rows once.
 async fn at(setup: Setup, seconds: i64) -> Gateway {
     let gateway = setup.with_clock(clock::at(seconds).expect("a C compiler")).start().await;
-    wait::eventually("a pass of retention", async || {
+    // Up to 4 s between its steps.
+    wait::eventually_within(wait::PATIENCE * 3, "a pass of retention", async || {
         let state = Admin(gateway.client()).done("GET", "state", Value::Null).await;
         let jobs = state["jobs"].as_array().unwrap().clone();
         let job = jobs.into_iter().find(|job| job["name"] == "retention").unwrap();
@@ -48,19 +43,20 @@ async fn kept(gateway: &Gateway) -> (bool, bool) {
 async fn rows_older_than_the_days_of_their_variable_are_deleted() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("ok"));
-    let gateway = at(Setup::new(&Yaml::one(upstream.base_url())), noon()).await;
+    let noon = clock::next_noon();
+    let gateway = at(Setup::new(&Yaml::one(upstream.base_url())), noon).await;
     Admin(gateway.client()).project("of-long-ago").await;
     assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
     gateway.records(1).await;
     let setup = stopped(gateway).await;
     // Three days later: nothing is old enough for the defaults.
-    let gateway = at(setup, noon() + 3 * DAY_SECONDS).await;
+    let gateway = at(setup, noon + 3 * DAY_SECONDS).await;
     assert_eq!(kept(&gateway).await, (true, true));
     let setup = stopped(gateway).await.env("LLMGW_RETENTION_AUDIT_DAYS", "1");
-    let gateway = at(setup, noon() + 3 * DAY_SECONDS + 60).await;
+    let gateway = at(setup, noon + 3 * DAY_SECONDS + 60).await;
     assert_eq!(kept(&gateway).await, (false, true), "only the audit is kept for a day");
     let setup = stopped(gateway).await.env("LLMGW_RETENTION_USAGE_DAYS", "1");
-    let gateway = at(setup, noon() + 3 * DAY_SECONDS + 120).await;
+    let gateway = at(setup, noon + 3 * DAY_SECONDS + 120).await;
     assert_eq!(kept(&gateway).await, (false, false));
     let setup = stopped(gateway).await;
     setup.output_of(&["audit", "verify"], 0).await;

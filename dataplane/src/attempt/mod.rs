@@ -40,7 +40,7 @@ use crate::admit::demand::Demand;
 use crate::admit::quota::{self, Notices};
 use crate::admit::share_wait::reserve_when_granted;
 use crate::error::Fault;
-use crate::plan::response_affinity::{AffinityRecorder, Recall, StateReference};
+use crate::plan::response_affinity::{AffinityRecorder, Recall, SessionHash, StateReference};
 use crate::plan::{self, Needs, Plan};
 use crate::record::Record;
 use crate::server::body::HeldBody;
@@ -130,17 +130,14 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Un
     let needs = needs(&job.worker, (&job.head, job.session.as_deref()), &job.body, &job.access);
     let demand = needs.demand;
     let planned = plan::order(route, needs, &mut |target, why| record.skip(target, why));
-    let Plan { candidates, choice } = match planned {
-        Ok(plan) => plan,
+    let (candidates, session) = match planned {
+        Ok(Plan { candidates, choice }) => {
+            if let Some(choice) = choice {
+                record.note(|event| event.details.choice = Some(choice.recorded));
+            }
+            (candidates, choice.and_then(|choice| choice.session))
+        }
         Err(fault) => return Err(refused(job, record, fault)),
-    };
-    if let Some(choice) = &choice {
-        record.note(|event| event.details.choice = Some(choice.recorded));
-    }
-    let served = |served: Served| {
-        let affinity = &job.worker.process.response_affinity;
-        choice.iter().for_each(|choice| choice.served(&served.target, affinity));
-        Ok(served)
     };
     if let Err(exceeded) = quota::reserve(&job.access, route.endpoint(), demand, &candidates, record) {
         let again =
@@ -151,14 +148,14 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Un
         }
     }
     let mut walk = Walk::new(job, demand, record.started());
-    if let Some(answer) = walk.candidates(&candidates, record).await {
-        return served(answer);
+    if let Some(served) = walk.candidates(&candidates, record).await {
+        return Ok(remember(job, session, served));
     }
     // No other target could serve the request, but a token is being renewed.
     if walk.renewing.is_some()
-        && let Some(answer) = Box::pin(walk.renewed(record)).await
+        && let Some(served) = Box::pin(walk.renewed(record)).await
     {
-        return served(answer);
+        return Ok(remember(job, session, served));
     }
     let unserved = Box::new(walk.unserved());
     record.fail(&unserved.fault);
@@ -176,6 +173,14 @@ fn refused(job: &Job, record: &mut Record, fault: Fault) -> Box<Unserved> {
 pub(crate) fn missing(worker: &Worker, head: &Head, access: &Access) -> Option<Recall> {
     let may_refer = head.dialect == Dialect::Responses;
     if may_refer { worker.process.response_affinity.missing(head, access) } else { None }
+}
+
+/// Remembers the target that serves the request for its session, if it has one.
+fn remember(job: &Job, session: Option<SessionHash>, served: Served) -> Served {
+    if let Some(session) = session {
+        job.worker.process.response_affinity.note_session(session, &served.target);
+    }
+    served
 }
 
 /// Returns the requirements of a request on its targets.

@@ -18,7 +18,7 @@ use wire::request::{Head, HeadScan};
 
 use super::*;
 use crate::fixture::{NoOrigins, echo};
-use crate::plan::response_affinity::AffinityParams;
+use crate::plan::response_affinity::{AffinityParams, ResponseAffinity};
 use crate::plan::{Plan, order as plan_order};
 
 /// An endpoint over providers `p0`, `p1`, ... and what a request to it needs.
@@ -94,11 +94,18 @@ impl Rig {
         place(candidates[0])
     }
 
+    /// Remembers that `target` served the session, as an attempt does.
+    fn serve(&self, choice: Option<Choice>, target: &Target) {
+        if let Some(session) = choice.unwrap().session {
+            self.affinity.note_session(session, target);
+        }
+    }
+
     /// Serves one turn of a session at its first target, and returns the place of that.
     fn turn(&self, session: &str) -> (usize, ChosenBy) {
         let Plan { candidates, choice } = self.plan(None, Some(session));
         let first = candidates.iter().find(|target| !is_resting(target)).unwrap();
-        choice.unwrap().served(first, &self.affinity);
+        self.serve(choice, first);
         (place(first), choice.unwrap().recorded.chosen_by)
     }
 
@@ -250,7 +257,7 @@ fn without_sticky_only_an_explicit_key_holds_a_session() {
     let _busy = rig.load(home).begin();
     assert_eq!(rig.turn("s"), (1 - home, ChosenBy::Order));
     let plan = rig.plan(Some("k"), None);
-    plan.choice.unwrap().served(plan.candidates[1], &rig.affinity);
+    rig.serve(plan.choice, plan.candidates[1]);
     let second = place(plan.candidates[1]);
     let again = rig.plan(Some("k"), None);
     assert_eq!(

@@ -31,7 +31,7 @@ impl ResponseAffinity {
     }
 
     /// Remembers that `target` served the session.
-    pub(in crate::plan) fn note_session(&self, SessionHash(session): SessionHash, target: &Target) {
+    pub(crate) fn note_session(&self, SessionHash(session): SessionHash, target: &Target) {
         self.note_session_at(session, target, minute(unix_ms()));
     }
 

@@ -11,7 +11,7 @@ use shared::clock::monotonic_ms;
 use shared::routing::{Balance, Endpoint, Share, Target};
 use shared::usage::{ChosenBy, TargetChoice, TargetOrder};
 
-use super::response_affinity::{ResponseAffinity, SessionHash, StateReference};
+use super::response_affinity::{SessionHash, StateReference};
 use super::siphash::SipHash;
 use super::{Needs, affinity};
 use crate::admit::demand::Demand;
@@ -21,16 +21,7 @@ use crate::admit::demand::Demand;
 pub(crate) struct Choice {
     pub(crate) recorded: TargetChoice,
     /// The session whose target is remembered.
-    pub(super) session: Option<SessionHash>,
-}
-
-impl Choice {
-    /// Remembers that `target` serves the request.
-    pub(crate) fn served(&self, target: &Target, affinity: &ResponseAffinity) {
-        if let Some(session) = self.session {
-            affinity.note_session(session, target);
-        }
-    }
+    pub(crate) session: Option<SessionHash>,
 }
 
 /// The share of a candidate and what decides its place, for display.
