@@ -169,7 +169,7 @@ class Profile:
             elif line.startswith("calls="):
                 calls = int(line[6:].split()[0])
                 self.allocations += calls if self.ALLOCATES.search(callee) else 0
-                self.serves += calls if "exchange" in callee else 0
+                self.serves += calls if "dataplane::exchange" in callee else 0
 
 
 def main():
