@@ -88,7 +88,7 @@ async fn a_node_that_starts_without_its_database_answers_that_it_is_not_ready() 
     for refused in [client.get("/ready").await.unwrap(), client.chat(chat::request("up/m")).await] {
         assert_refused(&refused, (503, "database_unreachable"), "waits for its database");
     }
-    // Whoever waits for a container to be healthy before sending requests asks whether it is ready.
+    // The process lives, and is not ready to serve.
     let check = Setup::new(&Yaml::one("http://127.0.0.1:9/v1"))
         .env("LLMGW_PORT", gateway.address().port().to_string());
     check.output_of(&["healthcheck"], 0).await;

@@ -1,11 +1,11 @@
 // Which targets would serve requests, asked of the gateway. Nothing is sent to an upstream.
 import { useEffect, useState } from "preact/hooks";
 import { call } from "./client";
-import type { DraftEndpoint, ExplainCase, ExplainedCase, ExplainedCases, ExplainFault } from "./types";
+import type { ExplainCase, ExplainedCase, ExplainedCases, ExplainFault, NewEndpoint } from "./types";
 
 export type { ExplainedCase, Explanation as Explained, RehearsedTarget as Rehearsed } from "./types";
 
-export type Question = { draft: DraftEndpoint; cases: ExplainCase[]; faults: ExplainFault[] };
+export type Question = { draft: NewEndpoint; cases: ExplainCase[]; faults: ExplainFault[] };
 
 /** What is known of a question. `cases` stay those of the question before until the next answer is there. */
 export type Explanations = { cases: ExplainedCase[]; error: Error | null };

@@ -622,19 +622,6 @@ export type DetectedPage = {
   next_cursor: string | null;
 };
 
-/** An endpoint that is not stored. */
-export type DraftEndpoint = {
-  /** Further names, and patterns that end in `*`. */
-  also?: string[];
-  failover: TargetBody[];
-  name: string;
-  /** The order of its targets within a tier; `listed` by default. */
-  order?: TargetOrder;
-  preamble?: string | null;
-  /** True to keep a session at its target; by default true unless `order` is `listed`. */
-  sticky?: boolean | null;
-};
-
 /** The answer to a dry run. */
 export type DryRun = {
   effects: Effects;
@@ -796,7 +783,7 @@ export type ExplainRequest = {
   /** Several requests to explain, instead of `path` and `body`. */
   cases?: ExplainCase[] | null;
   /** An endpoint that is assumed to be stored. */
-  draft?: DraftEndpoint | null;
+  draft?: NewEndpoint | null;
   /** Providers and models that are assumed to fail. */
   faults?: ExplainFault[] | null;
   /** The project key to explain for. */
@@ -1854,7 +1841,7 @@ export type NewClaim = {
   worker?: string | null;
 };
 
-/** An endpoint to create. */
+/** An endpoint to create, or to assume in an explanation. */
 export type NewEndpoint = {
   /** Further names, and patterns that end in `*`. */
   also?: string[];

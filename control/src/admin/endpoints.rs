@@ -152,11 +152,11 @@ fn useless_name(name: &str, endpoint: &Endpoint, snapshot: &Snapshot) -> Option<
         .then(|| format!("its name '{name}' has no effect: another object has the name and takes precedence"))
 }
 
-/// An endpoint to create.
+/// An endpoint to create, or to assume in an explanation.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-struct NewEndpoint {
+pub(super) struct NewEndpoint {
     name: String,
     /// Its targets in the order in which they are tried.
     failover: Vec<StoredMember>,
@@ -175,13 +175,20 @@ struct NewEndpoint {
     sticky: Option<bool>,
 }
 
+impl NewEndpoint {
+    /// Returns the checked name, which errors call `place`, and the checked content.
+    pub(super) fn checked(self, place: &str) -> Result<(String, EndpointContent), ApiError> {
+        let Self { name, failover, preamble, also, order, sticky } = self;
+        if !is_name(&name) {
+            return Err(ApiError::parameter(place, format!("{place} {NAME_RULE}")));
+        }
+        Ok((name, content(EndpointContent { failover, preamble, also, order, sticky })?))
+    }
+}
+
 async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let NewEndpoint { name, failover, preamble, also, order, sticky } = call.json()?;
-    if !is_name(&name) {
-        return Err(ApiError::parameter("name", format!("name {NAME_RULE}")));
-    }
-    let content = content(EndpointContent { failover, preamble, also, order, sticky })?;
+    let (name, content) = call.json::<NewEndpoint>()?.checked("name")?;
     let create = CreateEndpoint { name, content };
     call.execute(StatusCode::CREATED, create).await
 }
@@ -204,7 +211,7 @@ async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 /// Checks what of the content depends on nothing else.
-pub(super) fn content(written: EndpointContent) -> Result<EndpointContent, ApiError> {
+fn content(written: EndpointContent) -> Result<EndpointContent, ApiError> {
     let EndpointContent { failover, preamble, also, order, sticky } = written;
     if also.len() > NAMES_MAX {
         return Err(ApiError::parameter("also", format!("also must have at most {NAMES_MAX} names.")));

@@ -9,15 +9,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use shared::access::Access;
 use shared::error_kind::ErrorKind;
-use shared::id::{EndpointName, ModelId, ProviderId, is_name};
+use shared::id::{EndpointName, ModelId, ProviderId};
 use shared::port::{AssumedFault, Body, FaultKind, Insider, Rehearsal};
 use shared::routing::{Endpoint, Target};
 use shared::snapshot::Snapshot;
-use shared::usage::TargetOrder;
 
-use super::endpoints::content;
+use super::endpoints::NewEndpoint;
 use super::explanation::Explanation;
-use super::providers::NAME_RULE;
 use super::trials::administrator;
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::db::endpoints::{EndpointContent, StoredMember};
@@ -54,7 +52,7 @@ struct ExplainRequest {
     cases: Option<Vec<ExplainCase>>,
     /// An endpoint that is assumed to be stored.
     #[serde(default)]
-    draft: Option<DraftEndpoint>,
+    draft: Option<NewEndpoint>,
     /// Providers and models that are assumed to fail.
     #[serde(default)]
     faults: Option<Vec<ExplainFault>>,
@@ -73,27 +71,6 @@ struct ExplainCase {
     path: String,
     /// The body that a client would send.
     body: Value,
-}
-
-/// An endpoint that is not stored.
-#[derive(Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-struct DraftEndpoint {
-    name: String,
-    failover: Vec<StoredMember>,
-    #[serde(default)]
-    preamble: Option<String>,
-    /// Further names, and patterns that end in `*`.
-    #[serde(default)]
-    also: Vec<String>,
-    /// The order of its targets within a tier; `listed` by default.
-    #[serde(default)]
-    #[cfg_attr(test, schemars(with = "crate::common::shared_shapes::TargetOrder"))]
-    order: TargetOrder,
-    /// True to keep a session at its target; by default true unless `order` is `listed`.
-    #[serde(default)]
-    sticky: Option<bool>,
 }
 
 /// An assumed failure.
@@ -256,13 +233,8 @@ fn of_key(app: &App, id: &str) -> Result<Arc<Access>, ApiError> {
 }
 
 /// Builds an endpoint that is not stored. As in routing, members of providers that are not in use are left out.
-fn endpoint(app: &App, snapshot: &Snapshot, draft: DraftEndpoint) -> Result<Arc<Endpoint>, ApiError> {
-    let DraftEndpoint { name, failover, preamble, also, order, sticky } = draft;
-    if !is_name(&name) {
-        return Err(ApiError::parameter("draft.name", format!("draft.name {NAME_RULE}")));
-    }
-    let written = content(EndpointContent { failover, preamble, also, order, sticky })?;
-    let EndpointContent { failover, preamble, also, .. } = written;
+fn endpoint(app: &App, snapshot: &Snapshot, draft: NewEndpoint) -> Result<Arc<Endpoint>, ApiError> {
+    let (name, EndpointContent { failover, preamble, also, order, sticky }) = draft.checked("draft.name")?;
     let (mut targets, mut shares) = (Vec::new(), Vec::new());
     for (index, StoredMember { provider, model, weight, tier }) in failover.into_iter().enumerate() {
         let place = snapshot.providers.binary_search_by(|instance| instance.id.as_str().cmp(&provider)).ok();

@@ -1,4 +1,4 @@
-//! What one of several nodes does for the usage of all: it merges sums of closed hours and periods, and the shares of nodes that
+//! One of several nodes works for the usage of all: it merges sums of closed hours and periods, and the shares of nodes that
 //! have left, into those of node 0, so that tables do not grow with nodes and their restarts; and it counts and indexes the
 //! records of absent nodes, and those that a copied state has of node 0.
 //!
