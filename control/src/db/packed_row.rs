@@ -9,7 +9,7 @@ use records::digest::{long_digest, wide_digest};
 
 use super::record_id::RecordId;
 use super::signed;
-use crate::db::engine::{Db, DbError, DbErrorKind, DbResult, Row, named_params};
+use crate::db::engine::{Db, DbError, DbErrorKind, DbResult, Row, ToValue, named_params};
 
 /// A row of `SELECT * FROM usage`, all of whose columns but `rows` have been compared with the digest.
 #[derive(Debug)]
@@ -20,7 +20,8 @@ pub(crate) struct PackedRow<'a> {
     /// The id as it is stored.
     number: i64,
     rows: &'a [u8],
-    digest: Option<u64>,
+    /// `None` in a row of an earlier release.
+    pub(crate) digest: Option<u64>,
 }
 
 impl<'a> PackedRow<'a> {
@@ -79,38 +80,53 @@ pub(crate) fn check_all(db: &Db) -> DbResult<()> {
     Ok(())
 }
 
-/// Writes a row, replacing an existing one with this id.
+/// Writes a row with a new id. Returns its digest.
+pub(crate) fn insert(tx: &Db, id: RecordId, block: &Block) -> DbResult<u64> {
+    write(tx, INSERT, id, block, &[]).map(|(_, digest)| digest)
+}
+
+/// Writes a row again if its digest is still `read`. Returns its new digest, or `None` if another process has changed or deleted
+/// the row. A row that was read without a digest is always written.
+pub(crate) fn change(tx: &Db, id: RecordId, read: Option<u64>, block: &Block) -> DbResult<Option<u64>> {
+    let read = read.map(u64::cast_signed);
+    let (changed, digest) = write(tx, CHANGE, id, block, named_params! {":read": read})?;
+    Ok((changed > 0).then_some(digest))
+}
+
+/// Writes a row, in place of an existing one with this id.
+#[cfg(test)]
 pub(crate) fn put(tx: &Db, id: RecordId, block: &Block) -> DbResult<()> {
-    if write(tx, CHANGE, id, block)? == 0 {
+    if change(tx, id, None, block)?.is_none() {
         insert(tx, id, block)?;
     }
     Ok(())
 }
 
-/// Writes a row with a new id.
-pub(crate) fn insert(tx: &Db, id: RecordId, block: &Block) -> DbResult<()> {
-    write(tx, INSERT, id, block).map(drop)
-}
-
-fn write(tx: &Db, sql: &str, id: RecordId, block: &Block) -> DbResult<usize> {
+/// Returns the number of written rows, and the digest.
+fn write(
+    tx: &Db,
+    sql: &str,
+    id: RecordId,
+    block: &Block,
+    further: &[(&str, &dyn ToValue)],
+) -> DbResult<(usize, u64)> {
     let number = id.stored()?;
     let (first_ms, last_ms) = (signed(block.first_ms), signed(block.last_ms));
     let names = &block.names().packed;
     let head = head_digest([number, first_ms, last_ms, block.exchanges.into()], &block.requests, names);
     let digest = u64::from(head) << 32 | u64::from(rows_digest(number, &block.rows));
-    tx.execute(
-        sql,
-        named_params! {
-            ":id": number,
-            ":first_ms": first_ms,
-            ":last_ms": last_ms,
-            ":exchanges": block.exchanges,
-            ":requests": block.requests,
-            ":names": names,
-            ":rows": block.rows,
-            ":digest": digest.cast_signed(),
-        },
-    )
+    let values = named_params! {
+        ":id": number,
+        ":first_ms": first_ms,
+        ":last_ms": last_ms,
+        ":exchanges": block.exchanges,
+        ":requests": block.requests,
+        ":names": names,
+        ":rows": block.rows,
+        ":digest": digest.cast_signed(),
+    };
+    let written = tx.execute(sql, [values, further].concat().as_slice())?;
+    Ok((written, digest))
 }
 
 /// Returns how often damaged rows have been read since the process started.
@@ -138,7 +154,7 @@ const INSERT: &str = "INSERT INTO usage (id, first_ms, last_ms, exchanges, reque
 /// The newest exchange of the row was among those that it has now, so only the partition of their day is searched.
 const CHANGE: &str = "UPDATE usage SET first_ms = :first_ms, last_ms = :last_ms, exchanges = :exchanges, \
      requests = :requests, names = :names, rows = :rows, digest = :digest \
-     WHERE id = :id AND last_ms >= :first_ms AND last_ms <= :last_ms";
+     WHERE id = :id AND last_ms >= :first_ms AND last_ms <= :last_ms AND (:read IS NULL OR digest = :read)";
 
 #[cfg(test)]
 mod tests {

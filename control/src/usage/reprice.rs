@@ -17,8 +17,8 @@ use super::periods::{MoneyCorrections, MoneyGroup};
 use super::recent::feed::RowPlace;
 use super::rollup::{Difference, GROUPED, correct, grouped};
 use crate::db::HOUR_MS;
-use crate::db::engine::{Db, DbResult, named_params};
-use crate::db::packed_row::{PackedRow, put, unless_damaged};
+use crate::db::engine::{Db, DbError, DbErrorKind, DbResult, named_params};
+use crate::db::packed_row::{PackedRow, change, unless_damaged};
 use crate::db::quota_corrections::{Corrections, Costs};
 use crate::db::record_id::RecordId;
 use crate::db::usage_effects;
@@ -95,14 +95,20 @@ pub(crate) struct RepricedRequest {
 
 impl Repricing {
     /// Reprices rows until all are done or it is `until`, in one transaction. Returns true if all are done. Applies the
-    /// changes to limits on cost, in the database and in memory.
+    /// changes to limits on cost, in the database and in memory. Changes nothing if another node changes one of the rows
+    /// meanwhile.
     pub(crate) fn step(&mut self, db: &mut Db, done: &mut Repriced, until: Instant) -> DbResult<bool> {
         let tx = db.transaction()?;
         let (mut after, mut so_far) = (self.after, done.clone());
         let mut corrections =
             SumCorrections { quotas: Corrections::default(), periods: MoneyCorrections::begin(&tx)? };
         let finished = loop {
-            let Some(row) = self.block(&tx, after, &mut so_far, Some(&mut corrections))? else { break true };
+            let row = match self.block(&tx, after, &mut so_far, Some(&mut corrections)) {
+                // Another node has changed the row since it was read. The next step starts from the same rows.
+                Err(error) if error.kind() == DbErrorKind::Busy => return Ok(false),
+                row => row?,
+            };
+            let Some(row) = row else { break true };
             after = row;
             if Instant::now() >= until {
                 break false;
@@ -149,8 +155,8 @@ impl Repricing {
         let Some(row) = rows.next()? else { return Ok(None) };
         let id: RecordId = row.get("id")?;
         let place = RowTime { last_ms: row.get("last_ms")?, id };
-        let read = PackedRow::read(row).and_then(|row| Ok((row.rows()?, row.names)));
-        let Some((packed, names)) = unless_damaged(read)? else { return Ok(Some(place)) };
+        let read = PackedRow::read(row).and_then(|row| Ok((row.rows()?, row.digest, row.names)));
+        let Some((packed, digest, names)) = unless_damaged(read)? else { return Ok(Some(place)) };
         let Some(mut exchanges) = block::rows(packed, &names).collect::<Option<Vec<_>>>() else {
             tracing::warn!(row = %id, "a row of usage is not a valid record; its costs stay unchanged");
             return Ok(Some(place));
@@ -173,7 +179,10 @@ impl Repricing {
             }
         }
         if let Some(corrections) = corrections.filter(|_| done.changed > before) {
-            put(tx, id, &packed_again(&exchanges))?;
+            if change(tx, id, digest, &packed_again(&exchanges))?.is_none() {
+                let reason = format!("the node of row {id} has added exchanges to it");
+                return Err(DbError::new(DbErrorKind::Busy, reason));
+            }
             for ((hour, names), difference) in changes.hours {
                 correct(tx, hour, &names, difference)?;
             }

@@ -14,8 +14,8 @@ use super::request_index;
 use super::rollup::{DAY_HOURS, Rollup};
 use super::target_groups::TargetGroups;
 use crate::db::HOUR_MS;
-use crate::db::engine::{Db, DbResult, Row};
-use crate::db::packed_row::{insert, put};
+use crate::db::engine::{Db, DbError, DbErrorKind, DbResult, Row};
+use crate::db::packed_row::{change, insert};
 use crate::db::record_id::{NodeId, RecordId};
 
 /// The writer of the table.
@@ -32,6 +32,8 @@ pub(crate) struct UsageTable {
     counts: Stored,
     /// The end of the table; `None` if it has not been read since the start or since a failure.
     end: Option<RowPlace>,
+    /// True if the current transaction found that another process has changed or deleted the row that it adds to.
+    is_row_lost: bool,
 }
 
 /// A row that is being filled: exchanges that started on one UTC day.
@@ -39,17 +41,14 @@ pub(crate) struct UsageTable {
 struct OpenRow {
     /// The number of the day since the Unix epoch; `None` if the row is empty.
     day: Option<u64>,
-    /// The id, once it was written.
-    id: Option<RecordId>,
+    /// The id and the digest, once it was written.
+    stored: Option<(RecordId, u64)>,
     block: Block,
     rollup: Rollup,
     groups: TargetGroups,
     /// True if exchanges were added since it was written.
     is_changed: bool,
 }
-
-/// Writes a row.
-type RowWrite = fn(&Db, RecordId, &Block) -> DbResult<()>;
 
 /// The sums of groups of exchanges.
 #[derive(Debug, Default)]
@@ -91,11 +90,11 @@ impl UsageTable {
     /// Writes the added exchanges. Must be called before the commit.
     pub(crate) fn finish(&mut self, tx: &Db) -> DbResult<Stored> {
         // The row that has an id already is the first.
-        self.rows.sort_by_key(|row| (row.id.is_none(), row.day));
+        self.rows.sort_by_key(|row| (row.stored.is_none(), row.day));
         (0..self.rows.len()).try_for_each(|at| self.write(tx, at))?;
         // Only the last row of the table may grow, so that whoever has read the rows in order knows what is new.
         let last = self.end.map(|end| end.id);
-        self.rows.retain(|row| row.id.is_some() && row.id == last && row.block.exchanges < ENOUGH);
+        self.rows.retain(|row| row.id().is_some() && row.id() == last && row.block.exchanges < ENOUGH);
         Ok(mem::take(&mut self.counts))
     }
 
@@ -106,6 +105,13 @@ impl UsageTable {
         self.sums = GroupSums::default();
         self.counts = Stored::default();
         self.end = None;
+        self.is_row_lost = false;
+    }
+
+    /// True if the current transaction failed because another process has changed or deleted the row that it adds to, such as a
+    /// node that reprices. Repeated after [`abandon`](Self::abandon), it starts a new row.
+    pub(crate) fn is_row_lost(&self) -> bool {
+        self.is_row_lost
     }
 
     /// Returns the position of the row for exchanges of a day.
@@ -126,18 +132,28 @@ impl UsageTable {
             self.sums.metrics.add_group(group, figures, block.names());
             self.sums.answers.add_group(group, figures, block.names());
         });
-        let (id, write): (_, RowWrite) = match row.id {
-            Some(id) => (id, put),
+        let (id, digest) = match row.stored {
+            Some((id, read)) => {
+                let Some(digest) = change(tx, id, Some(read), &row.block)? else {
+                    self.is_row_lost = true;
+                    return Err(DbError::new(
+                        DbErrorKind::Busy,
+                        format!("another process has changed row {id} of usage"),
+                    ));
+                };
+                (id, digest)
+            }
             None => {
                 let id = self.next.map_or_else(|| next_id(tx), Ok)?;
                 self.next = Some(id.next());
-                (*row.id.insert(id), insert)
+                (id, insert(tx, id, &row.block)?)
             }
         };
+        row.stored = Some((id, digest));
+        row.is_changed = false;
         let place = RowPlace { id, taken: row.block.exchanges };
         self.end = self.end.filter(|end| end.id > id).or(Some(place));
-        row.is_changed = false;
-        write(tx, id, &row.block)
+        Ok(())
     }
 
     /// Takes the sums of the transaction, which has committed.
@@ -160,7 +176,7 @@ impl UsageTable {
 
     /// Returns the id of the first row of `node`, whose rows this writes, that may still change.
     pub(crate) fn open_row(&self, node: NodeId) -> RecordId {
-        let open = self.rows.iter().filter_map(|row| row.id).min();
+        let open = self.rows.iter().filter_map(OpenRow::id).min();
         open.or(self.next).unwrap_or_else(|| RecordId::end_of(node))
     }
 }
@@ -179,7 +195,11 @@ impl OpenRow {
     /// Prepares a row that was written for exchanges of another one.
     fn close(&mut self) {
         self.block.clear();
-        (self.day, self.id) = (None, None);
+        (self.day, self.stored) = (None, None);
+    }
+
+    fn id(&self) -> Option<RecordId> {
+        self.stored.map(|(id, _)| id)
     }
 }
 

@@ -305,10 +305,11 @@ impl Meter {
             self.catch_up()?;
         }
         let round = if self.must_store() { self.store() } else { Ok(Round::Idle) };
+        let is_row_lost = self.usage.is_row_lost();
         if round.is_err() && self.doubtful.is_none() {
             self.abandon();
         }
-        let round = round?;
+        let round = if is_row_lost { Round::More } else { round? };
         if round == Round::Superseded {
             return Ok(round);
         }

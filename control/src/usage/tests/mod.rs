@@ -1,6 +1,7 @@
 //! The path of an event from `append` to the table: no failure on the way may lose or duplicate it.
 
 mod faults;
+mod repriced;
 mod rows;
 mod scale;
 mod shared_files;

@@ -24,7 +24,7 @@ use crate::usage::metrics::Figure;
 const NODE: u32 = 1;
 
 /// A process of a node that reaches its database through a proxy.
-struct Node {
+pub(super) struct Node {
     home: TempDir,
     journal: Journal,
     meter: Meter,
@@ -33,7 +33,7 @@ struct Node {
 }
 
 impl Node {
-    fn start(database: &ClusterDatabase<'_>, server: &PostgresServer) -> Self {
+    pub(super) fn start(database: &ClusterDatabase<'_>, server: &PostgresServer) -> Self {
         let (home, proxy) = (TempDir::new().unwrap(), PostgresProxy::start(server.address()));
         let process = process_of(&mut database.connect(), NODE.into());
         database.connect().batch(LIMIT).unwrap();
@@ -47,7 +47,7 @@ impl Node {
     }
 
     /// Appends an exchange that the limit counts.
-    fn append(&mut self, event: UsageEvent) {
+    pub(super) fn append(&mut self, event: UsageEvent) {
         assert!(self.log.append(&UsageEvent { project: Some(ProjectId::new("prj")), ..event }));
     }
 
@@ -62,7 +62,7 @@ impl Node {
     }
 
     /// Runs rounds until nothing is left to do, also while storing fails.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         let until = Instant::now() + Duration::from_secs(60);
         while self.meter.round() != Round::Idle {
             assert!(Instant::now() < until, "still not stored: {:?}", self.journal.gauge().failing());
