@@ -1,5 +1,6 @@
 // The checks of every page in the states that are seen seldom: while it loads, empty, after an error, without an answer of the
-// gateway, and with dialogs and menus open. Each is judged by axe-core in both themes, narrow and at 200 %.
+// gateway, and with dialogs and menus open. Each is judged by axe-core in one of two views, by turns: light and narrow, dark and at
+// 200 %. Empty pages are judged in both.
 
 import assert from "node:assert/strict";
 
@@ -48,10 +49,10 @@ const VIEWS = [
   { colorScheme: "dark", width: 720 },
 ];
 
-/** The faults of what a page shows now, in each view. */
-async function faultsOf(page, at) {
+/** The faults of what a page shows now, in each of the views. */
+async function faultsOf(page, at, views = VIEWS) {
   const faults = [];
-  for (const { colorScheme, width } of VIEWS) {
+  for (const { colorScheme, width } of views) {
     await page.emulateMedia({ colorScheme });
     await page.setViewportSize({ width, height: 900 });
     faults.push(...(await axe(page)).map((fault) => `${at} ${colorScheme} ${width}: ${fault}`));
@@ -61,12 +62,17 @@ async function faultsOf(page, at) {
   return faults;
 }
 
-/** Visits pages in two windows at once and returns the faults. */
+/** One of the views, another for each neighbour. */
+function byTurns(i) {
+  return [VIEWS[i % VIEWS.length]];
+}
+
+/** Visits pages in two windows at once and returns the faults. `visit` is given the window, the page and its number. */
 async function inTwo(browser, key, things, visit) {
   const work = async (own) => {
     const page = await browser.signedIn(key, "/settings");
     const faults = [];
-    for (const thing of own) faults.push(...(await visit(page, thing)));
+    for (const [i, thing] of own.entries()) faults.push(...(await visit(page, thing, i)));
     return faults;
   };
   const halves = [0, 1].map((half) => work(things.filter((_, i) => i % 2 === half)));
@@ -89,7 +95,7 @@ export const stateChecks = {
   async pages_that_wait_or_fail_are_accessible({ gateway, browser }) {
     const error = { error: { code: "internal", message: "The database is busy. Try again.", param: null, request_id: "req_of_the_check", type: "server_error" } };
     const paths = await pathsOf(gateway);
-    const faults = await inTwo(browser, gateway.key, paths, async (page, path) => {
+    const faults = await inTwo(browser, gateway.key, paths, async (page, path, i) => {
       const found = [];
       const held = [];
       const hold = (route) => void held.push(route);
@@ -98,13 +104,13 @@ export const stateChecks = {
       await page.locator("main .skeleton.shown, main h1").first().waitFor();
       // The content is seen after 0.4 s, whatever is missing.
       await page.locator(".shell.arriving").waitFor({ state: "detached" });
-      found.push(...(await faultsOf(page, `${path} while it loads`)));
+      found.push(...(await faultsOf(page, `${path} while it loads`, byTurns(i))));
       await page.unroute(PARTS, hold);
       const fail = (route) => route.fulfill({ status: 500, json: error });
       await page.route(PARTS, fail);
       await Promise.all(held.map((route) => fail(route).catch(() => {})));
       await page.waitForTimeout(200);
-      found.push(...(await faultsOf(page, `${path} after an error`)));
+      found.push(...(await faultsOf(page, `${path} after an error`, byTurns(i + 1))));
       await page.unroute(PARTS, fail);
       return found;
     });
@@ -151,7 +157,7 @@ export const stateChecks = {
   async pages_without_an_answer_of_the_gateway_are_accessible({ gateway, browser }) {
     const paths = await pathsOf(gateway);
     browser.isStopped = true;
-    const faults = await inTwo(browser, gateway.key, paths, async (page, path) => {
+    const faults = await inTwo(browser, gateway.key, paths, async (page, path, i) => {
       await page.goto(`${browser.origin}/console${path}`);
       await settled(page);
       const silence = (route) => route.abort();
@@ -161,7 +167,7 @@ export const stateChecks = {
       await page.evaluate((other) => [...document.querySelectorAll("nav[aria-label=Console] a")].find((link) => link.textContent.trim() === other).click(), other);
       await page.getByText("No answer from the gateway since").waitFor();
       await page.goBack();
-      const found = await faultsOf(page, `${path} without an answer`);
+      const found = await faultsOf(page, `${path} without an answer`, byTurns(i));
       for (const calls of ["**/admin/api/**", "**/health"]) await page.unroute(calls, silence);
       return found;
     });
