@@ -289,6 +289,7 @@ fn settings(config: &Config) -> Result<Settings, StartError> {
         stream_keepalive: server.stream_keepalive,
         usage_grace: server.usage_grace,
         cors_origins: server.cors_origins.clone(),
+        base_path: server.base_path.clone(),
         local_mode: server.unauthenticated_api,
         metrics_public: server.metrics_public,
         quota_output_tokens: server.quota_output_tokens,

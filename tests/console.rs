@@ -6,6 +6,7 @@ use bytes::Bytes;
 use flate2::read::GzDecoder;
 
 use crate::support::client::Whole;
+use crate::support::gateway::{ADMIN_KEY, Setup};
 use crate::support::{Client, Gateway, Yaml};
 
 async fn get(gateway: &Gateway, path: &str, headers: &[(&str, &str)]) -> Whole {
@@ -56,6 +57,40 @@ async fn the_address_of_the_gateway_leads_a_browser_to_the_console_and_lists_pat
     let client = Client::new(gateway.address(), None);
     let answer = client.send("POST", "/", Bytes::new()).await.unwrap();
     assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, HEAD")));
+}
+
+#[tokio::test]
+async fn below_a_base_path_everything_is_served_as_at_the_root() {
+    let gateway = Setup::new(&Yaml::new()).env("LLMGW_BASE_PATH", "/tools/llm/").start().await;
+    let leads = get(&gateway, "/tools/llm", &[("accept", "text/html")]).await;
+    assert_eq!((leads.status, leads.header("location")), (303, Some("/tools/llm/console")));
+    // The proxy passes the path on, or cuts it off.
+    for base in ["/tools/llm", ""] {
+        let page = get(&gateway, &format!("{base}/console/keys"), &[]).await;
+        let text = String::from_utf8(page.body.to_vec()).unwrap();
+        let files: Vec<&str> =
+            text.split('"').filter_map(|part| part.strip_prefix("/tools/llm/console/assets/")).collect();
+        assert!(files.len() >= 3 && !text.contains("\"/console/"), "{text}");
+        for file in files {
+            assert_eq!(
+                get(&gateway, &format!("{base}/console/assets/{file}"), &[]).await.status,
+                200,
+                "{file}"
+            );
+        }
+        assert_eq!(gateway.client().get(&format!("{base}/v1/models?limit=1")).await.unwrap().status, 200);
+        let named = get(&gateway, &format!("{base}/"), &[]).await.json();
+        assert_eq!(named["console"], "/tools/llm/console");
+        let key = serde_json::json!({"key": ADMIN_KEY}).to_string();
+        let signed_in =
+            Client::new(gateway.address(), None).post(&format!("{base}/admin/api/session"), key).await;
+        let cookie = signed_in.header("set-cookie").unwrap();
+        assert!(cookie.contains("; Path=/tools/llm/admin/api; "), "{cookie}");
+        // A vendor's error in the form of its protocol.
+        let refused = get(&gateway, &format!("{base}/v1/messages"), &[("x-api-key", "wrong")]).await;
+        assert_eq!(refused.json()["type"], "error", "{refused:?}");
+    }
+    assert_eq!(get(&gateway, "/tools/llms/v1/models", &[]).await.status, 404);
 }
 
 #[tokio::test]

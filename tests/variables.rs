@@ -56,6 +56,7 @@ const PROOFS: &[(&str, Test)] = &[
         "LLMGW_QUOTA_OUTPUT_TOKENS_DEFAULT",
         Test("variables.rs", "output_without_a_bound_reserves_the_default"),
     ),
+    ("LLMGW_BASE_PATH", Test("console.rs", "below_a_base_path_everything_is_served_as_at_the_root")),
     ("LLMGW_METRICS_PUBLIC", Test("variables.rs", "public_metrics_need_no_key")),
     ("LLMGW_TLS_CERT_FILE", Test("tls.rs", "tls_clients_negotiate_either_http_version_and_stream")),
     ("LLMGW_TLS_KEY_FILE", Test("tls.rs", "tls_clients_negotiate_either_http_version_and_stream")),

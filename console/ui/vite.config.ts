@@ -3,6 +3,9 @@ import { defineConfig } from "vitest/config";
 
 export default defineConfig({
   base: "/console/",
+  // The gateway may be published below a path: the page is written for it when it is served, the styles name their fonts from
+  // where they are.
+  experimental: { renderBuiltUrl: (_name, { hostType }) => (hostType === "css" ? { relative: true } : undefined) },
   build: {
     outDir: "../dist",
     emptyOutDir: true,

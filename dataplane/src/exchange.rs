@@ -49,7 +49,8 @@ pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Response<ResponseBody>
 /// Answers one request. The future is boxed, so that a connection reserves no space for it while it relays or idles,
 /// and kept small, because it is copied when it is created.
 pub(crate) fn respond(caller: Rc<Caller>, request: Request<Inbound>) -> ReplyFuture {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    caller.worker.process.settings.base_path.cut(&mut parts.uri);
     let request_id = request_id(&caller.worker, &parts.headers);
     let exchange = Exchange {
         request_id,
@@ -93,6 +94,7 @@ impl Service for Rc<Caller> {
         add(&counters.requests, 1);
         add(&counters.refused, 1);
         let request_id = self.worker.request_ids.next();
+        let path = self.worker.process.settings.base_path.below(path);
         let family = family(path, &HeaderMap::new(), google::is_of_google(path));
         let mut response = error_response(fault, family, request_id.to_str().unwrap_or_default());
         response.headers_mut().insert(X_REQUEST_ID, request_id);

@@ -10,6 +10,7 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 use shared::access::{Access, Role};
 use shared::alarm::Alarm;
+use shared::base_path::BasePath;
 use shared::build::BuildIdentity;
 use shared::freshness::Freshness;
 use shared::id::{EndpointName, ModelId, ProviderId};
@@ -195,6 +196,7 @@ fn settings() -> Settings {
         stream_keepalive: None,
         usage_grace: Duration::from_millis(100),
         cors_origins: Vec::new(),
+        base_path: BasePath::default(),
         local_mode: false,
         metrics_public: false,
         quota_output_tokens: 4_096,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use rustls::ServerConfig;
+use shared::base_path::BasePath;
 use shared::policy::ClientTimeouts;
 use shared::request_traces::RequestTraces;
 use shared::usage::EndUsers;
@@ -32,6 +33,8 @@ pub struct Settings {
     pub usage_grace: Duration,
     /// Origins that browsers may call from; empty disables CORS (ROUTE-3).
     pub cors_origins: Vec<HeaderValue>,
+    /// The path below which a reverse proxy publishes the gateway.
+    pub base_path: BasePath,
     /// True if callers on this machine need no key; the `Host` of their requests is then checked (AUTH-3).
     pub local_mode: bool,
     /// True if `GET /metrics` needs no key (ROUTE-5).

@@ -15,6 +15,7 @@ use http::header::CONNECTION;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use shared::alarm::Alarm;
 use shared::answer_head::X_REQUEST_ID;
+use shared::base_path::BasePath;
 use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
 use shared::operation::Operation;
@@ -82,8 +83,10 @@ fn run(
     runtime.block_on(async {
         let listener = TcpListener::from_std(listener)?;
         let (total, clock) = (Arc::<AtomicUsize>::default(), CoarseClock::default());
+        let base_path = settings.base_path.clone();
         let connections = Connections::new(Arc::new(settings), Arc::clone(&total), clock.clone());
-        let server = StartingServer(Rc::new(Answers { connections, build, ids: RequestIds::new() }));
+        let server =
+            StartingServer(Rc::new(Answers { connections, build, base_path, ids: RequestIds::new() }));
         // Nothing is sent to the worker: it is the one that accepts.
         let worker = WorkerHandle { inbox: mpsc::channel::<Message>(1).0, live: Arc::default() };
         // The listener is not closed: the workers go on with it.
@@ -116,6 +119,7 @@ async fn sweep(connections: &Connections, clock: &CoarseClock) {
 struct Answers {
     connections: Connections,
     build: BuildIdentity,
+    base_path: BasePath,
     ids: RequestIds,
 }
 
@@ -145,7 +149,7 @@ impl Service for StartingCaller {
     type Future = Ready<Response<ResponseBody>>;
 
     fn call(&self, request: Request<Inbound>) -> Self::Future {
-        let (path, headers) = (request.uri().path(), request.headers());
+        let (path, headers) = (self.answers.base_path.below(request.uri().path()), request.headers());
         if route::operation(path) == Some(Operation::Health) {
             return ready(self.complete(health::health(&self.answers.build)));
         }
@@ -154,7 +158,7 @@ impl Service for StartingCaller {
     }
 
     fn refuse(&self, path: &str, fault: Fault) -> Response<ResponseBody> {
-        self.fail(path, &HeaderMap::new(), fault)
+        self.fail(self.answers.base_path.below(path), &HeaderMap::new(), fault)
     }
 }
 

@@ -10,6 +10,7 @@ pub mod address;
 pub mod alarm;
 pub mod answer_head;
 pub mod backoff;
+pub mod base_path;
 pub mod bound;
 pub mod bounds;
 pub mod build;

@@ -23,9 +23,9 @@ pub(super) fn run(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     let found = if environment.names_seed() { Vec::new() } else { first_file(&file)? };
     let loaded = serve::load(&environment)?;
     let endpoint = loaded.config.routing.endpoints.first().map(|endpoint| endpoint.name.to_string());
-    let tls = loaded.config.server.tls.is_some();
+    let (tls, base) = (loaded.config.server.tls.is_some(), loaded.config.server.base_path.clone());
     let gateway = serve::start(loaded)?;
-    let origin = format!("{}://{}", if tls { "https" } else { "http" }, gateway.address());
+    let origin = format!("{}://{}{base}", if tls { "https" } else { "http" }, gateway.address());
     let model = gateway.create_first_endpoint(&found).map(str::to_owned).or(endpoint);
     let model = model.as_deref().unwrap_or("MODEL");
     logs::announce(&notice_text(&QuickstartNotice {

@@ -4,6 +4,7 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { amountChecks } from "./amounts.mjs";
+import { basePathChecks } from "./base_path.mjs";
 import { Browser } from "./browser.mjs";
 import { checks } from "./checks.mjs";
 import { effectChecks } from "./effects.mjs";
@@ -52,6 +53,7 @@ const tables = [
   priceChecks,
   listChecks,
   extensionChecks,
+  basePathChecks,
 ];
 /** The tables that measure times. */
 const measured = [amountChecks, longListChecks, speedChecks];

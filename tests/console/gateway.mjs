@@ -17,7 +17,7 @@ export class Gateway {
     this.origin = await new Promise((resolve, reject) => {
       const read = (piece) => {
         this.log += piece;
-        const found = /console\s+(http:\/\/127\.0\.0\.1:(\d+))\/console/.exec(this.log);
+        const found = /console\s+(http:\/\/127\.0\.0\.1:(\d+))\S*\/console/.exec(this.log);
         if (found) resolve(found[1]);
       };
       this.child.stdout.on("data", read);

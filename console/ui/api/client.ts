@@ -1,10 +1,11 @@
 // Calls of the admin API. One place handles an ended session, a gateway that does not answer, and errors.
 import { signal } from "@preact/signals";
 import { awaited } from "./arrival";
+import { gatewayPath } from "./base";
 import { seeReach } from "./reach";
 import type { Permission, Session, SessionSso } from "./types";
 
-const ROOT = "/admin/api/";
+const ROOT = gatewayPath("/admin/api/");
 
 /** An error that the gateway answered. */
 export class Fault extends Error {
@@ -272,7 +273,7 @@ export async function seeWhetherAlive(): Promise<void> {
 
 /** True if the gateway answers soon. A process that is stopped accepts connections and never answers. */
 const isAlive = (): Promise<boolean> =>
-  fetch("/health", { cache: "no-store", signal: AbortSignal.timeout(HEALTH_MS) }).then(
+  fetch(gatewayPath("/health"), { cache: "no-store", signal: AbortSignal.timeout(HEALTH_MS) }).then(
     (response) => response.ok,
     () => false,
   );

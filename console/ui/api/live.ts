@@ -3,6 +3,7 @@
 import { type Signal, signal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { awaited } from "./arrival";
+import { gatewayPath } from "./base";
 import { call, may } from "./client";
 import { seeAlerts } from "./open_alerts";
 import type { Change, LiveEvents, LiveProvider, Running, Watched } from "./shapes";
@@ -60,7 +61,7 @@ export class Live {
     if (!may("see_usage")) return;
     this.close("waiting");
     this.there = awaited();
-    const source = new EventSource(`/admin/api/${this.path}`);
+    const source = new EventSource(gatewayPath(`/admin/api/${this.path}`));
     this.source = source;
     const listen = <N extends Name>(name: N): void =>
       source.addEventListener(name, (event) => this.take(name, JSON.parse((event as MessageEvent<string>).data)));

@@ -1,4 +1,5 @@
 // A request of the data plane that the playground sends as a key or a human.
+import { gatewayPath } from "./base";
 import { call, session } from "./client";
 
 export type Run = {
@@ -16,7 +17,7 @@ export type Run = {
 export async function sendRun({ path, as, only, body, signal }: Run): Promise<Response> {
   const isForm = body instanceof FormData;
   for (let tries = 0; ; tries += 1) {
-    const response = await fetch(`/admin/api/run/${path}`, {
+    const response = await fetch(gatewayPath(`/admin/api/run/${path}`), {
       method: "POST",
       credentials: "same-origin",
       cache: "no-store",

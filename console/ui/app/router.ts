@@ -1,8 +1,9 @@
 // The address of the console as signals. The address is the state of a page: each filter, tab and open dialog stands in it.
 import { computed, signal } from "@preact/signals";
 import { isAwaiting } from "../api/arrival";
+import { gatewayPath } from "../api/base";
 
-export const BASE = "/console";
+export const BASE = gatewayPath("/console");
 
 type Place = { path: string; search: string };
 

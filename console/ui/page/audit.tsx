@@ -1,6 +1,7 @@
 // Who changed what, and what was refused.
 
 import { useState } from "preact/hooks";
+import { gatewayPath } from "../api/base";
 import { call } from "../api/client";
 import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
@@ -39,7 +40,7 @@ export function AuditPage() {
             <Icon name="link" small />
             {chain.busy ? "Verifying…" : "Verify chain"}
           </button>
-          <a class="btn" href={`/admin/api/audit/export?format=csv&${exported}`} download="audit.csv">
+          <a class="btn" href={gatewayPath(`/admin/api/audit/export?format=csv&${exported}`)} download="audit.csv">
             <Icon name="download" small />
             Export CSV
           </a>

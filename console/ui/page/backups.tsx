@@ -1,5 +1,6 @@
 // The archives of the gateway's state: made, verified, downloaded, deleted, each with the evidence that it is whole.
 import { useEffect, useState } from "preact/hooks";
+import { gatewayPath } from "../api/base";
 import { call } from "../api/client";
 import { changed, type Resource, useResource } from "../api/resource";
 import type { Backup, Backups, CheckedBackup } from "../api/types";
@@ -183,7 +184,12 @@ function Acts({ of: { name }, onDelete, onFailed }: ActsProps) {
       <button type="button" class="btn small" aria-label={`Verify ${name}`} onClick={verify} disabled={submission.busy}>
         {submission.busy ? "Verifying…" : submission.error ? "Verify again" : "Verify"}
       </button>{" "}
-      <a class="btn small" aria-label={`Download ${name}`} href={`/admin/api/backups/${encodeURIComponent(name)}`} download={name}>
+      <a
+        class="btn small"
+        aria-label={`Download ${name}`}
+        href={gatewayPath(`/admin/api/backups/${encodeURIComponent(name)}`)}
+        download={name}
+      >
         Download
       </a>{" "}
       <button type="button" class="btn plain square small" aria-label={`Delete ${name}`} onClick={onDelete}>

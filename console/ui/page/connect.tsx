@@ -1,5 +1,6 @@
 // Setting up a client: texts for each, filled with the gateway's address and an endpoint.
 import { useEffect, useState } from "preact/hooks";
+import { gatewayOrigin } from "../api/base";
 import { at, call, may } from "../api/client";
 import type { Explained } from "../api/explain";
 import { activeKeys, selectorsOf, useFirst } from "../api/objects";
@@ -47,7 +48,9 @@ export const isLoopback = (host: string): boolean => host === "localhost" || hos
 /** Fills the placeholders of a text. */
 export function filled(text: string, { origin, model, context, vision, key = "YOUR-KEY" }: Filling): string {
   const url = new URL(origin);
-  const container = isLoopback(url.hostname) ? `${url.protocol}//host.docker.internal${url.port ? `:${url.port}` : ""}` : origin;
+  const container = isLoopback(url.hostname)
+    ? `${url.protocol}//host.docker.internal${url.port ? `:${url.port}` : ""}${url.pathname.replace(/\/$/, "")}`
+    : origin;
   const values: Record<string, string> = {
     base: origin,
     key,
@@ -202,7 +205,7 @@ const needsFacts = ({ code }: Snippet): boolean => code.includes("{{context_wind
 function useFilling(chosen: Snippet | undefined, model: string): { first: Target | undefined; filling: Filling } {
   const first = useFirstTarget(chosen && (needsFacts(chosen) || chosen.speaks === "responses") ? model : NO_MODEL);
   const target = useFacts(chosen && needsFacts(chosen) ? first : undefined);
-  return { first, filling: { origin: location.origin, model, context: target?.context_window ?? null, vision: target?.vision ?? null } };
+  return { first, filling: { origin: gatewayOrigin(), model, context: target?.context_window ?? null, vision: target?.vision ?? null } };
 }
 
 /** What the catalog knows of a target. */

@@ -1,5 +1,6 @@
 // The records of requests, with filters that stand in the address.
 import { useMemo } from "preact/hooks";
+import { gatewayPath } from "../api/base";
 import { may } from "../api/client";
 import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
@@ -65,7 +66,7 @@ export function RequestsPage() {
             <Icon name="refresh-cw" small />
             Refresh
           </button>
-          <a class="btn" href={`/admin/api/usage/export?format=csv&${exported}`} download="llmgw-usage.csv">
+          <a class="btn" href={gatewayPath(`/admin/api/usage/export?format=csv&${exported}`)} download="llmgw-usage.csv">
             <Icon name="download" small />
             Export CSV
           </a>

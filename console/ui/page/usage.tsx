@@ -1,5 +1,6 @@
 // What was used and what it cost, by anything, over time; and how fast and how well it was answered.
 import { useRef } from "preact/hooks";
+import { gatewayPath } from "../api/base";
 import { may } from "../api/client";
 import { type Resource, useResource } from "../api/resource";
 import type { SeriesAnswer } from "../api/shapes";
@@ -96,7 +97,7 @@ export function UsagePage() {
             <Icon name="chart-column" small />
             Compare runs
           </a>
-          <a class="btn" href={`/admin/api/usage/export?format=csv&${exported}`} download="llmgw-usage.csv">
+          <a class="btn" href={gatewayPath(`/admin/api/usage/export?format=csv&${exported}`)} download="llmgw-usage.csv">
             <Icon name="download" small />
             Export CSV
           </a>

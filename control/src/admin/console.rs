@@ -12,6 +12,7 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use serde_json::json;
+use shared::base_path::BasePath;
 use shared::error_kind::ErrorKind;
 use shared::operation::Operation;
 use shared::port::{Body, full};
@@ -31,21 +32,22 @@ pub struct Asset {
 
 /// Answers `/`: redirects a browser to the console (303), and lists the paths for everyone else. The list does not
 /// contain the version, because callers without a key can read it.
-pub(crate) fn root(parts: &Parts) -> Result<Response<Body>, ApiError> {
+pub(crate) fn root(parts: &Parts, base: &BasePath) -> Result<Response<Body>, ApiError> {
     expect_read(parts)?;
     let mut response = if accepts(&parts.headers, ACCEPT, "text/html") {
         let mut response = Response::new(full(""));
         *response.status_mut() = StatusCode::SEE_OTHER;
-        response.headers_mut().insert(LOCATION, HeaderValue::from_static(PATH));
+        response.headers_mut().insert(LOCATION, address(&format!("{base}{PATH}"))?);
         response
     } else {
-        let monitoring = [Operation::Health, Operation::Ready, Operation::Metrics].map(Operation::path);
+        let below = |path: &str| format!("{base}{path}");
+        let monitoring = [Operation::Health, Operation::Ready, Operation::Metrics];
         admin::json(&json!({
             "name": "llmgw",
-            "clients": Operation::GRANTABLE.map(Operation::path),
-            "monitoring": monitoring,
-            "admin_api": ADMIN_API,
-            "console": PATH,
+            "clients": Operation::GRANTABLE.map(|operation| below(operation.path())),
+            "monitoring": monitoring.map(|operation| below(operation.path())),
+            "admin_api": below(ADMIN_API),
+            "console": below(PATH),
         }))?
     };
     response.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
@@ -57,6 +59,7 @@ pub(crate) fn answer(
     asset: fn(&str) -> Option<Asset>,
     parts: &Parts,
     path: &str,
+    base: &BasePath,
 ) -> Result<Response<Body>, ApiError> {
     expect_read(parts)?;
     let name = path.strip_prefix('/').unwrap_or(path);
@@ -64,8 +67,14 @@ pub(crate) fn answer(
     match found {
         Some(response) => Ok(response),
         None if name.starts_with(ASSETS) => Err(missing()),
-        None => page(&asset(PAGE).ok_or_else(missing)?, &parts.headers),
+        None => page(&asset(PAGE).ok_or_else(missing)?, &parts.headers, base),
     }
+}
+
+/// A header with the base path, which consists of characters that headers may carry.
+fn address(text: &str) -> Result<HeaderValue, ApiError> {
+    HeaderValue::from_str(text)
+        .map_err(|_| ApiError::new(ErrorKind::Internal, "LLMGW_BASE_PATH cannot be sent in a header."))
 }
 
 fn expect_read(parts: &Parts) -> Result<(), ApiError> {
@@ -79,11 +88,17 @@ fn missing() -> ApiError {
     ApiError::new(ErrorKind::NotFound, "The console does not have this file.")
 }
 
-/// Returns the page, or 304 if the browser has it. The page is small and is not compressed.
-fn page(page: &Asset, request_headers: &HeaderMap) -> Result<Response<Body>, ApiError> {
-    let etag = page.etag.as_deref().and_then(|etag| HeaderValue::from_str(etag).ok()).ok_or_else(missing)?;
+/// Returns the page with the addresses of its files below `base`, or 304 if the browser has it. The page is small and is not
+/// compressed.
+fn page(page: &Asset, request_headers: &HeaderMap, base: &BasePath) -> Result<Response<Body>, ApiError> {
+    let etag = page.etag.as_deref().ok_or_else(missing)?;
+    let etag = address(&format!("\"{base}{}\"", etag.trim_matches('"')))?;
     let is_known = is_known(request_headers, &etag);
-    let mut response = Response::new(full(if is_known { Vec::new() } else { page.bytes.to_vec() }));
+    let html = match is_known {
+        true => String::new(),
+        false => String::from_utf8_lossy(&page.bytes).replace("\"/console/", &format!("\"{base}{PATH}/")),
+    };
+    let mut response = Response::new(full(html));
     if is_known {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     } else {

@@ -286,10 +286,10 @@ async fn route(app: &App, request: &Request) -> Result<Response<Body>, ApiError>
         return Ok(metrics::show(app).await);
     }
     if path == "/" {
-        return console::root(&request.parts);
+        return console::root(&request.parts, &app.config.server.base_path);
     }
     if let Some(rest) = below(path, console::PATH) {
-        return console::answer(app.asset, &request.parts, rest);
+        return console::answer(app.asset, &request.parts, rest, &app.config.server.base_path);
     }
     if let Some(caller) = &request.caller {
         return admin(app, request, caller).await;

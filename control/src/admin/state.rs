@@ -17,7 +17,7 @@ use crate::db::alerts::OpenAlerts;
 use crate::db::cluster::nodes::NodeLabel;
 use crate::db::packed_row::damaged_reads;
 use crate::jobs::otlp::SignalStatus;
-use crate::routing::config::Partner;
+use crate::routing::config::Config;
 use crate::routing::config::Sso;
 use crate::routing::connection::{ProviderConnection, ProviderStanding};
 use crate::state::UsageStore;
@@ -50,7 +50,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         backup: app.backups.state(),
         jobs: app.jobs.table(),
         alerts: app.observer.open_alerts().await,
-        oauth: ShownOauth::of(&app.config.partner),
+        oauth: ShownOauth::of(&app.config),
         sso: app.gate.sso().map(ShownSsoState::of),
         traces: ShownTraces::of(app),
         metrics_export: ShownMetricsExport::of(app),
@@ -129,10 +129,11 @@ struct ShownOauth {
 }
 
 impl ShownOauth {
-    fn of(partner: &Partner) -> Self {
+    fn of(config: &Config) -> Self {
+        let partner = &config.partner;
         Self {
             client_id_set: partner.client_id.is_some(),
-            redirect_uri: partner.redirect_uri(),
+            redirect_uri: config.redirect_uri(),
             lacks: match (&partner.client_id, &partner.public_base_url) {
                 (None, _) => Some("LLMGW_PARTNER_CLIENT_ID is not set."),
                 (Some(_), None) => Some("LLMGW_OAUTH_PUBLIC_BASE_URL is not set."),

@@ -311,6 +311,7 @@ const STOPPING: (ErrorKind, &str) = (ErrorKind::Draining, "The gateway is stoppi
 
 #[cfg(test)]
 mod tests {
+    use shared::base_path::BasePath;
     use shared::secret::Secret;
 
     use super::*;
@@ -335,7 +336,7 @@ mod tests {
         let keys = VaultKeys { key_hash_key: Secret::new([0; 32]), data_key: Secret::new([0; 32]) };
         let boundary = IdentityBoundary::new(None, keys.derived("single sign-on secrets"));
         let sessions = Sessions::new(&keys, EndedSessions::default());
-        let gate = Arc::new(Gate::new(reader, sessions, boundary, false));
+        let gate = Arc::new(Gate::new(reader, sessions, boundary, &BasePath::default(), false));
         let (mut entrance, mut admitted) = Entrance::new(gate, WeakReaders::default(), refusals);
         entrance.slots.public = Arc::new(Semaphore::new(1));
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));

@@ -323,7 +323,9 @@ fn board(storage: &Storage, config: &Config, readers: &Readers, publisher: &Publ
 /// Builds the authentication of the admin API.
 fn gate(config: &Config, keys: &VaultKeys, ended: EndedSessions, snapshot: SnapshotReader) -> Arc<Gate> {
     let boundary = IdentityBoundary::new(config.sso.clone(), keys.derived("single sign-on secrets"));
-    Arc::new(Gate::new(snapshot, Sessions::new(keys, ended), boundary, config.server.tls.is_some()))
+    let server = &config.server;
+    let sessions = Sessions::new(keys, ended);
+    Arc::new(Gate::new(snapshot, sessions, boundary, &server.base_path, server.tls.is_some()))
 }
 
 /// Builds the store of the catalog and the price list.

@@ -1,5 +1,6 @@
 // The check of a new client: it waits for the first request with a key, and says how far the request came.
 import { useEffect, useMemo, useState } from "preact/hooks";
+import { gatewayOrigin } from "../../api/base";
 import { call } from "../../api/client";
 import { useLive } from "../../api/live";
 import { search } from "../../api/objects";
@@ -57,7 +58,7 @@ export function CheckCard({ of, endpoints, onAnswer }: CheckProps) {
         {!seen && <p class="muted">Waiting for the first request with this key…</p>}
         {!seen && isLate && (
           <p class="wrap">
-            Nothing yet. Does <code>curl {location.origin}/health</code> answer from that machine?{" "}
+            Nothing yet. Does <code>curl {gatewayOrigin()}/health</code> answer from that machine?{" "}
             {isLoopback(location.hostname) && "The gateway listens on 127.0.0.1 only."}
           </p>
         )}

@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use http::header::COOKIE;
 use http::request::Parts;
+use shared::base_path::BasePath;
 use shared::error_kind::ErrorKind;
 
 use crate::admin::ApiError;
@@ -22,15 +23,28 @@ pub(crate) fn is_session_cookie(header: &HeaderValue) -> bool {
     name.is_some_and(|rest| rest.starts_with(b"="))
 }
 
-/// Returns a `Set-Cookie` header for the admin API alone.
-pub(super) fn set_cookie(text: &str, life: Duration, is_secure: bool) -> Result<HeaderValue, ApiError> {
-    let (life, secure) = (life.as_secs(), if is_secure { "; Secure" } else { "" });
-    let text =
-        format!("{COOKIE_NAME}={text}; Path={PATH}; Max-Age={life}; HttpOnly; SameSite=Strict{secure}");
-    let mut value = HeaderValue::from_str(&text)
-        .map_err(|_| ApiError::new(ErrorKind::Internal, "The session cookie could not be created."))?;
-    value.set_sensitive(true);
-    Ok(value)
+/// Makes `Set-Cookie` headers.
+#[derive(Debug)]
+pub(super) struct SessionCookies {
+    /// The path of the admin API as browsers know it.
+    path: String,
+}
+
+impl SessionCookies {
+    pub(super) fn below(base: &BasePath) -> Self {
+        Self { path: format!("{base}{PATH}") }
+    }
+
+    /// Returns a `Set-Cookie` header for the admin API alone.
+    pub(super) fn set(&self, text: &str, life: Duration, is_secure: bool) -> Result<HeaderValue, ApiError> {
+        let (path, life, secure) = (&self.path, life.as_secs(), if is_secure { "; Secure" } else { "" });
+        let text =
+            format!("{COOKIE_NAME}={text}; Path={path}; Max-Age={life}; HttpOnly; SameSite=Strict{secure}");
+        let mut value = HeaderValue::from_str(&text)
+            .map_err(|_| ApiError::new(ErrorKind::Internal, "The session cookie could not be created."))?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
 }
 
 const COOKIE_NAME: &str = "llmgw_session";

@@ -21,6 +21,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method};
 use serde::{Deserialize, Serialize};
 use shared::access::{Role, presented};
+use shared::base_path::BasePath;
 use shared::clock::{monotonic_ms, unix_ms};
 use shared::error_kind::ErrorKind;
 use shared::id::KeyId;
@@ -29,7 +30,7 @@ use shared::secret::Secret;
 use shared::snapshot::SnapshotReader;
 
 pub(crate) use self::cookie::is_session_cookie;
-use self::cookie::{cookies, set_cookie};
+use self::cookie::{SessionCookies, cookies};
 use self::identity::{Asserted, Identity, IdentityBoundary};
 pub(super) use self::sessions::IDLE_MAX;
 pub(crate) use self::sessions::Sessions;
@@ -48,6 +49,7 @@ pub(crate) struct Gate {
     sessions: Sessions,
     wrong_keys: WrongKeys,
     boundary: IdentityBoundary,
+    cookies: SessionCookies,
     /// True if the gateway terminates TLS itself.
     is_tls: bool,
 }
@@ -92,9 +94,11 @@ impl Gate {
         snapshot: SnapshotReader,
         sessions: Sessions,
         boundary: IdentityBoundary,
+        base: &BasePath,
         is_tls: bool,
     ) -> Self {
-        Self { snapshot, sessions, wrong_keys: WrongKeys::default(), boundary, is_tls }
+        let (cookies, wrong_keys) = (SessionCookies::below(base), WrongKeys::default());
+        Self { snapshot, sessions, wrong_keys, boundary, cookies, is_tls }
     }
 
     /// Authenticates the caller. The local mode grants no access here.
@@ -157,7 +161,7 @@ impl Gate {
         let began = self.sessions.begin(holder, unix_ms());
         let (ticket, text) =
             began.map_err(|_| ApiError::new(ErrorKind::Internal, "The session could not be sealed."))?;
-        let cookie = set_cookie(text.expose(), SESSION_LIFE_MAX, self.is_tls(parts))?;
+        let cookie = self.cookies.set(text.expose(), SESSION_LIFE_MAX, self.is_tls(parts))?;
         let replaced = self.tickets(parts).map(|old| old.end()).collect();
         Ok(OpenedSession { signed_in: self.signed_in_as(&ticket), cookie, replaced })
     }
@@ -188,7 +192,7 @@ impl Gate {
         }
         let (ticket, _) = self.session(parts)?;
         let text = self.sessions.renewed(&ticket, unix_ms())?;
-        set_cookie(text.expose(), left(&ticket), self.is_tls(parts)).ok()
+        self.cookies.set(text.expose(), left(&ticket), self.is_tls(parts)).ok()
     }
 
     /// Returns the ends of the sessions of the request's cookies.
@@ -206,7 +210,7 @@ impl Gate {
 
     /// Returns a `Set-Cookie` header that clears the session's cookie.
     pub(super) fn cleared_cookie(&self, parts: &Parts) -> Result<HeaderValue, ApiError> {
-        set_cookie("", Duration::ZERO, self.is_tls(parts))
+        self.cookies.set("", Duration::ZERO, self.is_tls(parts))
     }
 
     /// Returns the tickets of open sessions in the request's cookies.

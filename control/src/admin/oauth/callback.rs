@@ -8,6 +8,7 @@ use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE,
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 use serde::Deserialize;
+use shared::base_path::BasePath;
 use shared::clock::unix_ms;
 use shared::port::{Body, full};
 use shared::sanitize::diagnostic;
@@ -33,13 +34,19 @@ pub(in crate::admin) async fn callback(app: &App, parts: &Parts) -> Result<Respo
     if parts.method != Method::GET {
         return Err(ApiError::method_not_allowed("GET"));
     }
+    let base = &app.config.server.base_path;
     let Some(redirect) = redirect(parts.uri.query().unwrap_or_default()) else {
-        return page(StatusCode::BAD_REQUEST, FAILED, "The address of this page is incomplete or damaged.");
+        return page(
+            base,
+            StatusCode::BAD_REQUEST,
+            FAILED,
+            "The address of this page is incomplete or damaged.",
+        );
     };
     let completion = Completion::of(app);
     let taken = match taken(app, &completion, parts, &redirect.state).await? {
         Ok(taken) => taken,
-        Err(why) => return page(StatusCode::BAD_REQUEST, FAILED, no_flow(why)),
+        Err(why) => return page(base, StatusCode::BAD_REQUEST, FAILED, no_flow(why)),
     };
     let (mut sign_in, flow) = taken;
     sign_in.actor.request_id = RequestId::of(&parts.headers).text();
@@ -49,9 +56,10 @@ pub(in crate::admin) async fn callback(app: &App, parts: &Parts) -> Result<Respo
         Ok(account) => {
             let account = account.as_deref().map(|account| format!(" as {account}")).unwrap_or_default();
             let text = format!("The provider {provider} is connected{account}. You can close this page.");
-            page(StatusCode::OK, "Connected", &text)
+            page(base, StatusCode::OK, "Connected", &text)
         }
         Err(why) => page(
+            base,
             StatusCode::BAD_REQUEST,
             FAILED,
             &format!("The provider {provider} is not connected: {why}."),
@@ -155,12 +163,12 @@ fn cookie_called<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
 }
 
 /// Returns a page with a title and a text. Both are escaped, because they contain texts of other parties.
-fn page(status: StatusCode, title: &str, text: &str) -> Result<Response<Body>, ApiError> {
+fn page(base: &BasePath, status: StatusCode, title: &str, text: &str) -> Result<Response<Body>, ApiError> {
     let (title, text) = (escaped(title), escaped(text));
     let html = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
          content=\"width=device-width\">\n<title>{title} - llmgw</title>\n<h1>{title}</h1>\n<p>{text}</p>\n\
-         <p><a href=\"/console/\">To the console</a></p>\n</html>\n"
+         <p><a href=\"{base}/console/\">To the console</a></p>\n</html>\n"
     );
     let mut response = Response::new(full(html));
     *response.status_mut() = status;

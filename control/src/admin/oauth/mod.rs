@@ -127,15 +127,16 @@ async fn in_browser(
     if let Some(lacks) = lacks(call.app, issuer) {
         return Err(conflict(lacks));
     }
-    let redirect_uri = call.app.config.partner.redirect_uri().unwrap_or_default();
-    opened_at_the_public_origin(call, &redirect_uri)?;
+    let redirect_uri = call.app.config.redirect_uri().unwrap_or_default();
+    opened_at_the_public_origin(call)?;
     let verifier = random_text().map_err(|_| no_randomness())?;
     let challenge = challenge(verifier.expose());
     let tickets = FlowTickets::new(&call.app.keys, &sign_in.id).map_err(|_| no_randomness())?;
     let consent = Consent { redirect_uri: &redirect_uri, state: &tickets.state, challenge: &challenge };
     let page = Vendor::new(&call.app.http).consent_page(issuer, &consent).await;
     let authorize_url = page.map_err(|failure| not_begun("consent page", &failure))?;
-    let cookie = cookie(&tickets, redirect_uri.starts_with("https://"))?;
+    let path = format!("{}{OAUTH_CALLBACK}", call.app.config.server.base_path);
+    let cookie = cookie(&tickets, &path, redirect_uri.starts_with("https://"))?;
     let way = FlowWay::Browser(BrowserFlow {
         cookie: tickets.cookie_hash(),
         redirect_uri: redirect_uri.clone(),
@@ -208,7 +209,7 @@ pub(super) fn sign_in(app: &App, provider: &Provider) -> Option<ShownSignIn> {
     if app.sign_ins.is_waiting(id, unix_ms()) {
         shown.state = "waiting";
     }
-    shown.redirect_uri = app.config.partner.redirect_uri();
+    shown.redirect_uri = app.config.redirect_uri();
     shown.on_device = issuer.has_device_flow();
     shown.lacks = lacks(app, issuer);
     Some(shown)
@@ -273,23 +274,25 @@ async fn owner_of(call: &Call<'_>, provider: &Provider, named: Option<String>) -
 }
 
 /// Refuses a page of another origin than the public one: the browser would not send its cookie to the callback.
-fn opened_at_the_public_origin(call: &Call<'_>, redirect_uri: &str) -> Result<(), ApiError> {
+fn opened_at_the_public_origin(call: &Call<'_>) -> Result<(), ApiError> {
     let origin = call.parts.headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
-    let public = redirect_uri.strip_suffix(OAUTH_CALLBACK).unwrap_or_default();
+    let config = &call.app.config;
+    let (public, base) =
+        (config.partner.public_base_url.as_deref().unwrap_or_default(), &config.server.base_path);
     match origin {
         Some(origin) if key_in_header(call.parts)?.is_none() && !origin.eq_ignore_ascii_case(public) => {
-            Err(conflict(format!("Open the console at {public}/console and connect the provider there.")))
+            let text = format!("Open the console at {public}{base}/console and connect the provider there.");
+            Err(conflict(text))
         }
         _ => Ok(()),
     }
 }
 
 /// Returns a `Set-Cookie` header for the callback alone. `Lax`, because the browser comes from the vendor's page.
-fn cookie(tickets: &FlowTickets, is_tls: bool) -> Result<HeaderValue, ApiError> {
+fn cookie(tickets: &FlowTickets, path: &str, is_tls: bool) -> Result<HeaderValue, ApiError> {
     let (name, value, seconds) = (&tickets.cookie_name, tickets.cookie.expose(), FLOW_TIME_MAX.as_secs());
     let secure = if is_tls { "; Secure" } else { "" };
-    let text =
-        format!("{name}={value}; Path={OAUTH_CALLBACK}; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
+    let text = format!("{name}={value}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
     let mut value = HeaderValue::from_str(&text)
         .map_err(|_| ApiError::new(ErrorKind::Internal, "The cookie could not be created."))?;
     value.set_sensitive(true);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
 use serde::Serialize;
+use shared::base_path::BasePath;
 use shared::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
 use shared::operation::Dialect;
 use shared::policy::{CircuitPolicy, ClientTimeouts, RetryPolicy};
@@ -140,6 +141,8 @@ pub struct Server {
     pub quota_output_tokens: u64,
     /// Browser origins whose preflights are answered; none by default (ROUTE-3).
     pub cors_origins: Vec<HeaderValue>,
+    /// The path below which a reverse proxy publishes the gateway; empty by default.
+    pub base_path: BasePath,
     /// Further certificate authorities for upstreams, PEM.
     pub extra_ca_file: Option<PathBuf>,
     /// True if the system's trust store is used in addition to the built-in roots.
@@ -250,10 +253,11 @@ pub struct Partner {
     pub public_base_url: Option<String>,
 }
 
-impl Partner {
+impl Config {
     /// Returns the address that vendors send browsers back to, as it must be registered with them.
     pub fn redirect_uri(&self) -> Option<String> {
-        self.public_base_url.as_ref().map(|origin| format!("{origin}{OAUTH_CALLBACK}"))
+        let base = &self.server.base_path;
+        self.partner.public_base_url.as_ref().map(|origin| format!("{origin}{base}{OAUTH_CALLBACK}"))
     }
 }
 

@@ -80,6 +80,8 @@ pub(super) struct Server {
     /// How long the gateway waits for the usage of an answer that has ended, if its client has left; 0: not at all.
     #[schemars(range(max = 60_000))]
     pub(super) usage_grace_ms: Option<u64>,
+    /// Path below which a reverse proxy publishes the gateway, e.g. /llm.
+    pub(super) base_path: Option<String>,
     /// Serve /metrics without a key.
     pub(super) metrics_public: Option<bool>,
     /// PEM file of additional authorities trusted for upstreams.

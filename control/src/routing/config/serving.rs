@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::HeaderValue;
+use shared::base_path::BasePath;
 use shared::policy::{BODY_BYTES_MAX_DEFAULT, ClientTimeouts};
 use shared::usage::EndUsers;
 
@@ -70,6 +71,7 @@ pub(super) fn server(layers: &mut Layers<'_>, file: &raw::File, notes: &mut Note
         unauthenticated_api,
         quota_output_tokens: layers.count("LLMGW_QUOTA_OUTPUT_TOKENS_DEFAULT", None, QUOTA_OUTPUT_TOKENS),
         cors_origins: cors(layers, &file.cors, notes),
+        base_path: base_path(layers, raw, notes),
         extra_ca_file: layers.optional("LLMGW_EXTRA_CA_FILE", raw.extra_ca_file.as_ref()).map(PathBuf::from),
         trust_system_roots: layers.flag("LLMGW_TRUST_SYSTEM_ROOTS", raw.trust_system_roots),
     })
@@ -88,6 +90,18 @@ fn bind(layers: &mut Layers<'_>, raw: &raw::Server, notes: &mut Notes) -> Option
     let host = layers.take("LLMGW_HOST", variable, written, IpAddr::V4(Ipv4Addr::LOCALHOST));
     let port = layers.count("LLMGW_PORT", raw.port, DEFAULT_PORT);
     u16::try_from(port).ok().filter(|_| !faulty).map(|port| SocketAddr::new(host, port))
+}
+
+fn base_path(layers: &mut Layers<'_>, raw: &raw::Server, notes: &mut Notes) -> BasePath {
+    let variable = match layers.environment.value("LLMGW_BASE_PATH") {
+        Some(VariableValue::BasePath(path)) => Some(path.clone()),
+        _ => None,
+    };
+    let written = raw.base_path.as_deref().and_then(|path| {
+        let note = |message: String| notes.add(&[key("server"), key("base_path")], message);
+        BasePath::parse(path).map_err(note).ok()
+    });
+    layers.take("LLMGW_BASE_PATH", variable, written, BasePath::default())
 }
 
 fn client_timeouts(layers: &mut Layers<'_>, raw: &raw::Server) -> ClientTimeouts {

@@ -15,6 +15,8 @@ pub(super) enum VariableKind {
     Choice(&'static [&'static str]),
     Address,
     Origin,
+    /// The path below which a reverse proxy publishes the gateway.
+    BasePath,
     /// `https`, or `http` to this machine.
     Url,
     /// `http` or `https`.
@@ -53,6 +55,7 @@ impl VariableKind {
             Self::Choice(words) => format!("one of {}", words.join(", ")),
             Self::Address => "an IP address or localhost".to_owned(),
             Self::Origin => "an origin such as https://llmgw.example.com".to_owned(),
+            Self::BasePath => "a path such as /llm".to_owned(),
             Self::Url => "an https URL such as https://prices.example.com/prices.json".to_owned(),
             Self::HttpUrl => "an http or https URL such as http://127.0.0.1:4318".to_owned(),
             Self::SecretHeaders => "headers such as api-key=VALUE,tenant=VALUE".to_owned(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use http::{HeaderName, Uri};
+use shared::base_path::BasePath;
 use shared::proxy::Proxy;
 use shared::secret::Secret;
 
@@ -23,6 +24,7 @@ pub(in crate::routing::config) enum VariableValue {
     Flag(bool),
     Count(u64),
     Address(IpAddr),
+    BasePath(BasePath),
     Blocks(Vec<(IpAddr, u8)>),
     Header(HeaderName),
     Schedule(Schedule),
@@ -51,6 +53,7 @@ pub(super) fn value(kind: VariableKind, text: &str) -> Result<VariableValue, Str
         VariableKind::Choice(words) => Err(format!("must be one of {}", words.join(", "))),
         VariableKind::Address => address(text).map(VariableValue::Address),
         VariableKind::Origin => origin(text).map(VariableValue::Text),
+        VariableKind::BasePath => BasePath::parse(text).map(VariableValue::BasePath),
         VariableKind::Url => url(text).map(VariableValue::Text),
         VariableKind::HttpUrl => http_url(text).map(VariableValue::Text),
         VariableKind::SecretHeaders => Ok(VariableValue::Secret(Secret::new(text.to_owned()))),

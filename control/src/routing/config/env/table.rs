@@ -2,8 +2,8 @@
 //! this table.
 
 use super::kind::VariableKind::{
-    self, Address, Blocks, Choice, Count, Database, Flag, Header, HttpUrl, Key, Origin, Path, Proxy,
-    Schedule, Secret, SecretHeaders, Secrets, Text, Url,
+    self, Address, BasePath, Blocks, Choice, Count, Database, Flag, Header, HttpUrl, Key, Origin, Path,
+    Proxy, Schedule, Secret, SecretHeaders, Secrets, Text, Url,
 };
 use crate::routing::config::sso::PRESET_NAMES;
 
@@ -79,6 +79,7 @@ pub static VARIABLES: &[Variable] = &[
          loopback only"),
     row("LLMGW_QUOTA_OUTPUT_TOKENS_DEFAULT", Count(1, 1 << 32), "4096", "Output tokens that a request \
          without max_tokens reserves from quotas"),
+    row("LLMGW_BASE_PATH", BasePath, "none", "Path below which a reverse proxy publishes the gateway, such as /llm"),
     row("LLMGW_METRICS_PUBLIC", Flag, "false", "Serve /metrics without a key"),
     row("LLMGW_TLS_CERT_FILE", Path, "none", "PEM certificate chain; with the key file, serve TLS"),
     row("LLMGW_TLS_KEY_FILE", Path, "none", "PEM private key of the certificate"),

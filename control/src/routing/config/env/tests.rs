@@ -30,6 +30,8 @@ fn wrong_values_are_refused_with_the_name_and_without_the_value() {
         ("LLMGW_LOG_REQUESTS", "yes", "true or false"),
         ("LLMGW_LOG_FORMAT", "xml", "text, json"),
         ("LLMGW_MAX_REQUEST_BODY_BYTES", "64MiB", "whole number"),
+        ("LLMGW_BASE_PATH", "llm", "such as /llm"),
+        ("LLMGW_BASE_PATH", "/v1/llm", "a path of the gateway itself"),
         ("LLMGW_OAUTH_PUBLIC_BASE_URL", "https://a.example/path", "origin"),
         ("LLMGW_OAUTH_PUBLIC_BASE_URL", "https://user@a.example", "origin"),
         ("LLMGW_PRICES_URL", "http://a.example/prices.json", "https"),

@@ -24,6 +24,7 @@ fn the_environment_overrides_the_file_and_the_file_the_default() {
         ("LLMGW_CLIENT_BODY_SECONDS", "client_body_seconds", "5", "6", "30"),
         ("LLMGW_STREAM_KEEPALIVE_SECONDS", "stream_keepalive_seconds", "7", "8", "0"),
         ("LLMGW_USAGE_GRACE_MS", "usage_grace_ms", "7", "8", "2000"),
+        ("LLMGW_BASE_PATH", "base_path", "/llm", "/tools/llm", ""),
         ("LLMGW_METRICS_PUBLIC", "metrics_public", "true", "false", "false"),
         ("LLMGW_TRUST_SYSTEM_ROOTS", "trust_system_roots", "true", "false", "false"),
         ("LLMGW_EXTRA_CA_FILE", "extra_ca_file", "/a.pem", "/b.pem", ""),

@@ -101,5 +101,7 @@ fn what_cannot_work_without_a_client_or_an_origin_is_a_warning() {
         }
     }
     let config = bare.config(&[ID, ORIGIN]);
-    assert_eq!(config.partner.redirect_uri().as_deref(), Some("https://llm.example/oauth/callback/partner"));
+    assert_eq!(config.redirect_uri().as_deref(), Some("https://llm.example/oauth/callback/partner"));
+    let config = bare.config(&[ID, ORIGIN, ("LLMGW_BASE_PATH", "/gw")]);
+    assert_eq!(config.redirect_uri().as_deref(), Some("https://llm.example/gw/oauth/callback/partner"));
 }
