@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use jiff::Timestamp;
 use records::{Record, RecordName, Trace, rare_fields};
-use shared::usage::{Class, TokenCounts, Unpriced, counted};
+use shared::usage::{Class, TargetChoice, TokenCounts, Unpriced, counted};
 
 use super::export::ChargedExchange;
 use crate::admin::csv::cell;
@@ -97,6 +97,9 @@ fn details(out: &mut Vec<u8>, record: &Record<'_>, trace: Trace<'_>) {
     text(out, &unpriced.join(", "));
     out.push(b',');
     text(out, record.message);
+    let choice = record.choice.and_then(TargetChoice::of_code);
+    value(out, choice.map(|choice| choice.order.name()));
+    value(out, choice.map(|choice| choice.chosen_by.name()));
 }
 
 fn value(out: &mut Vec<u8>, value: Option<impl Display>) {
@@ -133,7 +136,7 @@ const COLUMNS: &str = "request_id,started_at,started_at_ms,duration_us,operation
      cache_write_1h_tokens,audio_input_tokens,audio_output_tokens,image_input_tokens,image_output_tokens,characters,\
      audio_ms,video_ms,images,searches,tool_calls,tier,picture,tags,end_user,lost_micro_usd,vendor_cost_micro_usd,\
      upstream_id,protocol,attempts,passed_over,failed_over,client,session,adapted,dropped,refused_by,finish,cancelled_by,\
-     bytes_in,bytes_out,gateway_us,silence_us_max,unpriced,message";
+     bytes_in,bytes_out,gateway_us,silence_us_max,unpriced,message,order,chosen_by";
 
 const CHARGED: &str = ",amount,currency";
 
