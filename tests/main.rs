@@ -43,6 +43,7 @@ mod extensions;
 mod failed_ends;
 mod failover;
 mod file_systems;
+mod fitting;
 mod flipped;
 mod further_names;
 mod gemini;

@@ -101,6 +101,8 @@ pub(crate) fn echo(id: &str, options: EchoOptions) -> ProviderInstance {
         default_voice: None,
         timeout: Duration::from_secs(10),
         stream_idle_timeout: Duration::from_secs(10),
+        first_content_timeout: None,
+        error_rules: Vec::new(),
         retry: RetryPolicy { attempts_max: 1, ..RetryPolicy::default() },
         circuit_policy: CircuitPolicy::default(),
         circuits: Arc::default(),

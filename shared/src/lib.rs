@@ -17,6 +17,7 @@ pub mod build;
 pub mod characters;
 pub mod clock;
 pub mod error_kind;
+pub mod error_rule;
 pub mod freshness;
 pub mod health;
 pub mod hex;

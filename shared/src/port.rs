@@ -175,10 +175,15 @@ pub struct AssumedFault {
 }
 
 /// The kind of an assumed fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// It answers with this error status.
-    Status(u16),
+    Status {
+        /// The status.
+        status: u16,
+        /// The text of the error, which decides as that of an upstream does.
+        text: Option<Box<str>>,
+    },
     /// It never answers.
     Hang,
     /// It closes the connection before the first content.

@@ -11,6 +11,7 @@ use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::answer_head::AnswerHead;
+use crate::error_rule::ErrorRule;
 use crate::health::{Circuits, TargetLoad, UpstreamIdentity};
 use crate::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
 use crate::model_rules::ModelRules;
@@ -67,6 +68,10 @@ pub struct ProviderInstance {
     pub timeout: Duration,
     /// The longest pause within a stream.
     pub stream_idle_timeout: Duration,
+    /// The time in which a stream must have content; `None` for no limit of its own.
+    pub first_content_timeout: Option<Duration>,
+    /// The rules for errors of the upstream.
+    pub error_rules: Vec<ErrorRule>,
     /// The retry settings.
     pub retry: RetryPolicy,
     /// The circuit settings.
@@ -328,6 +333,9 @@ pub struct Endpoint {
     pub also: Box<[Box<str>]>,
     /// The choice among the targets; `None` for a plain list, whose first target that can serve comes first.
     pub balance: Option<Box<Balance>>,
+    /// The time in which a stream of each target must have content, where it takes precedence over that of the provider
+    /// instance; `None` if it does at no target.
+    pub first_content_timeouts: Option<Box<[Option<Duration>]>>,
 }
 
 /// The choice among the targets of an endpoint.
@@ -367,6 +375,22 @@ impl Share {
 impl Endpoint {
     /// Creates an endpoint with default settings.
     pub fn new(name: EndpointName, targets: Vec<Target>) -> Self {
-        Self { name, targets, preamble: None, also: Box::default(), balance: None }
+        Self {
+            name,
+            targets,
+            preamble: None,
+            also: Box::default(),
+            balance: None,
+            first_content_timeouts: None,
+        }
+    }
+
+    /// Returns the time in which a stream of `target` must have content, if the endpoint sets one for it.
+    pub fn first_content_timeout(&self, target: &Target) -> Option<Duration> {
+        let timeouts = self.first_content_timeouts.as_deref()?;
+        let is_same =
+            |own: &Target| (&own.provider.id, &own.model.id) == (&target.provider.id, &target.model.id);
+        let place = self.targets.iter().position(is_same)?;
+        timeouts.get(place).copied().flatten()
     }
 }

@@ -749,6 +749,16 @@ export type EndpointTest = {
 /** The treatment of a request that exceeds a limit. */
 export type Enforcement = "hard" | "warn";
 
+/** A rule for errors of an upstream. */
+export type ErrorRule = {
+  /** The text that the code, the type or the message contains; absent for any. */
+  contains?: string;
+  /** The status of the errors; absent for any. */
+  status?: number;
+  /** The step after such an error. */
+  then: "next" | "retry" | "rest" | "stop";
+};
+
 /** The evidence about one connection. An error is kept until the same check succeeds. */
 export type Evidence = {
   catalog: CatalogReadEvidence;
@@ -768,6 +778,8 @@ export type ExplainCase = {
 
 /** An assumed failure. */
 export type ExplainFault = {
+  /** The text of the error, which rules of the provider and the built-in table read as its message; for the fault `status` only. */
+  contains?: string | null;
   fault: FaultName;
   /** Absent for all models of the provider. */
   model?: string | null;
@@ -847,7 +859,7 @@ export type ExplainedCase = {
   node?: NodeLabel;
   /** The operation of the path; null if the path has none. */
   operation: string | null;
-  /** The targets that would not be tried. */
+  /** The targets that would not be tried, and those that would be tried after all others. */
   passed_over: PassedOverTarget[];
   /** The attempts, in order, if faults are assumed; else null. */
   path: RehearsedTarget[] | null;
@@ -906,7 +918,7 @@ export type Explanation = {
   node?: NodeLabel;
   /** The operation of the path; null if the path has none. */
   operation: string | null;
-  /** The targets that would not be tried. */
+  /** The targets that would not be tried, and those that would be tried after all others. */
   passed_over: PassedOverTarget[];
   /** The attempts, in order, if faults are assumed; else null. */
   path: RehearsedTarget[] | null;
@@ -2459,12 +2471,16 @@ export type Provider = {
   disabled: boolean;
   /** The options of the kind `echo`; absent for other kinds. */
   echo?: EchoSettings;
+  /** The rules for errors of the upstream; the first that fits applies. */
+  errors: ErrorRule[];
   /** The evidence of how it works. Absent if it is shadowed, and in answers other than those of `GET providers`. */
   evidence?: Evidence;
   /** The name of the extension; absent for kinds other than `extension`. */
   extension?: string;
   /** The provider of the extension; absent for kinds other than `extension`. */
   extension_provider?: string;
+  /** The time in which a stream must have content, in seconds; null for none. */
+  first_content_timeout: number | null;
   /** True if Chat may be adapted to Responses, which is experimental. */
   force_api_support: boolean;
   /** Additional headers by name, with masked values. */
@@ -2778,6 +2794,8 @@ export type RehearsedTarget = {
   ends_at_ms: number;
   /** The result of the last attempt. */
   result: StepResult;
+  /** The rule of the provider that decided what follows, as `errors[0]: next`; absent if none did. */
+  rule?: string;
   /** The beginning of the first attempt. */
   starts_at_ms: number;
   /** The assumed status; null if no status is assumed. */
@@ -3411,7 +3429,7 @@ export type Step = {
 };
 
 /** The result of a target in the plan of a request: served, the reason why it was not tried, or the failure of its attempt. */
-export type StepResult = "served" | "circuit_open" | "resting" | "no_vision" | "no_tools" | "no_dialect" | "unsupported" | "elsewhere" | "not_ready" | "not_allowed" | "private" | "no_price" | "over_quota" | "unreachable" | "no_socket" | "address_refused" | "timed_out" | "invalid" | "status" | "stream_error" | "stream_ended" | "cancelled" | "budget_exhausted";
+export type StepResult = "served" | "circuit_open" | "resting" | "too_long" | "no_vision" | "no_tools" | "no_dialect" | "unsupported" | "elsewhere" | "not_ready" | "not_allowed" | "private" | "no_price" | "over_quota" | "unreachable" | "no_socket" | "address_refused" | "timed_out" | "invalid" | "status" | "stream_error" | "stream_ended" | "cancelled" | "budget_exhausted";
 
 /** The kind of a limit's subject. */
 export type SubjectKind = "key" | "project" | "principal" | "provider" | "gateway";
@@ -3464,6 +3482,8 @@ export type SyncedCatalog = {
 
 /** A provider instance and one of its models. */
 export type Target = {
+  /** The seconds in which a stream must have content, which take precedence over those of its provider. Absent for those of the provider. */
+  first_content_timeout?: number;
   model: string;
   provider: string;
   /** Its tier, from 1 to 9: every target of a lower one comes before. Absent for 1. Not with the order `listed`. */
@@ -3474,6 +3494,8 @@ export type Target = {
 
 /** A provider instance and one of its models. */
 export type TargetBody = {
+  /** The seconds in which a stream must have content, which take precedence over those of its provider. Absent for those of the provider. */
+  first_content_timeout?: number | null;
   model: string;
   provider: string;
   /** Its tier, from 1 to 9: every target of a lower one comes before. Absent for 1. Not with the order `listed`. */

@@ -208,11 +208,12 @@ type Fields = {
   proxy: string;
   timeout: Typed;
   stream_idle_timeout: Typed;
+  first_content_timeout: Typed;
 };
 
 /** The body that connects a provider of a kind; fields left empty are not sent. */
 export function bodyOf(kind: Kind, fields: Fields): Record<string, unknown> {
-  const { id, models, timeout, stream_idle_timeout, ...rest } = fields;
+  const { id, models, timeout, stream_idle_timeout, first_content_timeout, ...rest } = fields;
   const given = Object.entries(rest).filter(([, value]) => value.trim() !== "");
   const names = models
     .split(/[\s,]+/)
@@ -223,7 +224,7 @@ export function bodyOf(kind: Kind, fields: Fields): Record<string, unknown> {
     ...(kind.registry ? { registry_id: kind.id } : { type: kind.type }),
     ...Object.fromEntries(given.map(([name, value]) => [name, value.trim()])),
     ...(names.length ? { models: names } : {}),
-    ...givenTimes({ timeout, stream_idle_timeout }),
+    ...givenTimes({ timeout, stream_idle_timeout, first_content_timeout }),
   };
 }
 
@@ -245,6 +246,7 @@ function KeyForm({ kind, onConnected, onBack }: FormProps) {
     proxy: "",
     timeout: "",
     stream_idle_timeout: "",
+    first_content_timeout: "",
   });
   const submission = useSubmission();
   const set = (change: Partial<Fields>): void => setFields({ ...fields, ...change });

@@ -244,6 +244,7 @@ export function oauthBody({
   scopes,
   timeout,
   stream_idle_timeout,
+  first_content_timeout,
   ...addresses
 }: OauthFields): Record<string, unknown> {
   const given = Object.entries(addresses).filter(([, value]) => value.trim() !== "");
@@ -253,7 +254,7 @@ export function oauthBody({
     base_url: base_url.trim(),
     owner,
     ...(words(models).length ? { models: words(models) } : {}),
-    ...givenTimes({ timeout, stream_idle_timeout }),
+    ...givenTimes({ timeout, stream_idle_timeout, first_content_timeout }),
     oauth: { ...Object.fromEntries(given.map(([name, value]) => [name, value.trim()])), scopes: words(scopes) },
   };
 }
@@ -300,6 +301,7 @@ export function OauthForm({ onConnected, onBack }: FormProps) {
     scopes: "",
     timeout: "",
     stream_idle_timeout: "",
+    first_content_timeout: "",
   });
   const submission = useSubmission();
   const owner = fields.owner || firstHuman;

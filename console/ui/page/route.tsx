@@ -22,7 +22,7 @@ import { usePeriod } from "./requests";
 import { casesFor, FIRST_ONLY } from "./route/cases";
 import { changesOf, contentOf, type Draft, draftOf, idOf, yamlOf } from "./route/draft";
 import { KEYS_MAX, Matrix } from "./route/matrix";
-import { NamesCard, OrderCard } from "./route/order";
+import { FirstContentCard, NamesCard, OrderCard } from "./route/order";
 import { assumed, faultsOf, faultsText, Rehearse } from "./route/rehearse";
 import { TargetsCard, usedOf, useModels } from "./route/targets";
 import { EndpointState } from "./routes";
@@ -179,6 +179,7 @@ function Editor({ of, etag }: { of: Endpoint; etag: string | null }) {
               of={explained.cases[0]}
             />
             <OrderCard draft={draft} onDraft={setDraft} />
+            <FirstContentCard draft={draft} onDraft={setDraft} />
             <NamesCard draft={draft} onDraft={setDraft} />
             <UsedBy of={of} usage={usage} />
             <Card title="Preamble">

@@ -18,6 +18,7 @@ export const outcomeOf = ({ outcome }: Pick<RequestRecord, "outcome">): [MarkKin
 const PASSED: Record<string, string> = {
   circuit_open: "its circuit is open",
   resting: "it rests because of a rate limit",
+  too_long: "the request is probably too long for it, so it comes last",
   no_vision: "it takes no images",
   no_tools: "it cannot call tools",
   no_dialect: "it does not speak the protocol",
@@ -34,6 +35,7 @@ const PASSED: Record<string, string> = {
 const PASSED_SHORT: Record<string, string> = {
   circuit_open: "circuit open",
   resting: "resting",
+  too_long: "too long",
   no_vision: "no images",
   no_tools: "no tools",
   no_dialect: "other protocol",

@@ -108,6 +108,7 @@ test("what connects a provider holds the fields that were filled", () => {
     proxy: "",
     timeout: "",
     stream_idle_timeout: "",
+    first_content_timeout: "",
   };
   expect(bodyOf({ id: "groq", name: "Groq", type: "compatible", registry: true }, { ...empty, api_key: " k ", proxy: "direct" })).toEqual({
     id: "mine",

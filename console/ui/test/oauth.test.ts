@@ -17,6 +17,7 @@ const FIELDS = {
   scopes: "openid  offline_access",
   timeout: 60,
   stream_idle_timeout: "" as const,
+  first_content_timeout: "" as const,
 };
 
 test("addresses left empty are not sent, and lists are split", () => {

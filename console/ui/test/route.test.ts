@@ -3,6 +3,7 @@ import type { ExplainedCase } from "../api/explain";
 import { phraseOf } from "../api/phrase";
 import type { Circuit, Model } from "../api/types";
 import { abilitiesOf } from "../page/models";
+import { withPart, withStep } from "../page/provider/errors";
 import { casesFor, rowsOf } from "../page/route/cases";
 import { contentOf, type Draft, yamlOf } from "../page/route/draft";
 import { assumed, faultsOf, faultsText, wordsOf } from "../page/route/rehearse";
@@ -168,4 +169,17 @@ test("a model without conversations is described by its operations", () => {
   expect(abilitiesOf({ ...unknown, operations: ["chat_completions", "embeddings"] })).toBeNull();
   expect(abilitiesOf({ ...unknown, vision: false, operations: ["messages"] })).toBe("only text");
   expect(abilitiesOf({ ...unknown, tools: true, vision: true, operations: ["messages"] })).toBe("images, tools");
+});
+
+test("a part of a rule for errors that is cleared fits any error", () => {
+  const rule = withPart(withPart(withStep({}, "rest"), "status", "429"), "contains", "busy");
+  expect(rule).toEqual(withStep({ status: 429, contains: "busy" }, "rest"));
+  expect(withPart(withPart(rule, "status", ""), "contains", "")).toEqual(withStep({}, "rest"));
+  expect(withStep(rule, "unknown")).toEqual(withStep(rule, "next"));
+});
+
+test("the time of a target to its first content stays in the content and in the file", () => {
+  const draft: Draft = { failover: [{ ...a, first_content_timeout: 2.5 }, b], order: "listed", sticky: null, also: [], preamble: "" };
+  expect(contentOf(draft).failover).toEqual([{ ...a, first_content_timeout: 2.5 }, b]);
+  expect(yamlOf("line", draft)).toContain("{provider: a, model: m, first_content_timeout: 2.5}");
 });

@@ -240,7 +240,7 @@ fn members(failover: Vec<StoredMember>) -> Result<Vec<StoredMember>, ApiError> {
             format!("failover must have 1 to {MEMBERS_MAX} items {{provider, model}}, in the order to try.");
         return Err(ApiError::parameter("failover", message));
     }
-    for (index, StoredMember { weight, tier, .. }) in failover.iter().enumerate() {
+    for (index, StoredMember { weight, tier, first_content_timeout, .. }) in failover.iter().enumerate() {
         if weight.is_some_and(|weight| weight > WEIGHT_MAX) {
             let place = format!("failover[{index}].weight");
             return Err(ApiError::parameter(&place, format!("{place} must be from 0 to {WEIGHT_MAX}.")));
@@ -248,6 +248,11 @@ fn members(failover: Vec<StoredMember>) -> Result<Vec<StoredMember>, ApiError> {
         if tier.is_some_and(|tier| !(1..=TIER_MAX).contains(&tier)) {
             let place = format!("failover[{index}].tier");
             return Err(ApiError::parameter(&place, format!("{place} must be from 1 to {TIER_MAX}.")));
+        }
+        if first_content_timeout.is_some_and(|seconds| !(SECONDS_MIN..=SECONDS_MAX).contains(&seconds)) {
+            let place = format!("failover[{index}].first_content_timeout");
+            let message = format!("{place} must be from {SECONDS_MIN} to {SECONDS_MAX} seconds.");
+            return Err(ApiError::parameter(&place, message));
         }
     }
     Ok(failover)
@@ -264,5 +269,7 @@ fn text(preamble: Option<String>) -> Result<Option<String>, ApiError> {
 }
 
 const MEMBERS_MAX: usize = 100;
+const SECONDS_MIN: f64 = 0.001;
+const SECONDS_MAX: f64 = 86_400.0;
 const NAMES_MAX: usize = 100;
 const PREAMBLE_BYTES_MAX: usize = 64 << 10;

@@ -22,7 +22,7 @@ use crate::db::endpoints::{EndpointContent, StoredMember};
 use crate::db::engine::Db;
 use crate::routing::catalog::test_completion::{HERE, request};
 use crate::routing::config::WrittenOrder;
-use crate::routing::publish::{AccessHolder, balance, share};
+use crate::routing::publish::{AccessHolder, balance, content_timeouts, share};
 
 pub(super) static ROUTES: &[Route] = &[route_of(Method::POST, "explain", |call| Box::pin(explain(call)))
     .answers::<Explained>("Shows which targets a request would try, without sending anything.")
@@ -86,6 +86,10 @@ struct ExplainFault {
     /// The error status, for the fault `status` only.
     #[serde(default)]
     status: Option<u16>,
+    /// The text of the error, which rules of the provider and the built-in table read as its message; for the fault `status`
+    /// only.
+    #[serde(default)]
+    contains: Option<String>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -236,7 +240,10 @@ fn of_key(app: &App, id: &str) -> Result<Arc<Access>, ApiError> {
 fn endpoint(app: &App, snapshot: &Snapshot, draft: NewEndpoint) -> Result<Arc<Endpoint>, ApiError> {
     let (name, EndpointContent { failover, preamble, also, order, sticky }) = draft.checked("draft.name")?;
     let (mut targets, mut shares) = (Vec::new(), Vec::new());
-    for (index, StoredMember { provider, model, weight, tier }) in failover.into_iter().enumerate() {
+    let mut timeouts = Vec::new();
+    for (index, member) in failover.into_iter().enumerate() {
+        let content_limit = member.content_limit();
+        let StoredMember { provider, model, weight, tier, .. } = member;
         let place = snapshot.providers.binary_search_by(|instance| instance.id.as_str().cmp(&provider)).ok();
         let Some(instance) = place.and_then(|place| snapshot.providers.get(place)) else {
             is_provider(app, &format!("draft.failover[{index}].provider"), &provider)?;
@@ -248,12 +255,14 @@ fn endpoint(app: &App, snapshot: &Snapshot, draft: NewEndpoint) -> Result<Arc<En
             ApiError::parameter(&format!("draft.failover[{index}].model"), message)
         })?;
         shares.push(share(instance, &known.id, weight, tier));
+        timeouts.push(content_limit);
         targets.push(Target { provider: Arc::clone(instance), model: Arc::clone(known) });
     }
     Ok(Arc::new(Endpoint {
         preamble: preamble.map(Arc::from),
         also: also.into_iter().map(Box::from).collect(),
         balance: balance(WrittenOrder { order, sticky }, shares),
+        first_content_timeouts: content_timeouts(timeouts),
         ..Endpoint::new(EndpointName::new(name.as_str()), targets)
     }))
 }
@@ -271,10 +280,16 @@ fn assumed(app: &App, faults: Vec<ExplainFault>) -> Result<Vec<AssumedFault>, Ap
         return Err(ApiError::parameter("faults", format!("faults must have at most {FAULTS_MAX} entries.")));
     }
     let assume = |(index, fault): (usize, ExplainFault)| {
-        let ExplainFault { provider, model, fault, status } = fault;
+        let ExplainFault { provider, model, fault, status, contains } = fault;
         is_provider(app, &format!("faults[{index}].provider"), &provider)?;
+        if contains.is_some() && !matches!(fault, FaultName::Status) {
+            let message = "contains is for the fault status only.";
+            return Err(ApiError::parameter(&format!("faults[{index}].contains"), message));
+        }
         let kind = match (fault, status) {
-            (FaultName::Status, Some(status @ 400..=599)) => FaultKind::Status(status),
+            (FaultName::Status, Some(status @ 400..=599)) => {
+                FaultKind::Status { status, text: contains.map(String::into) }
+            }
             (FaultName::Hang, None) => FaultKind::Hang,
             (FaultName::Cut, None) => FaultKind::Cut,
             (FaultName::Status, _) | (FaultName::Hang | FaultName::Cut, Some(_)) => {

@@ -23,7 +23,7 @@ pub(super) struct Explanation {
     resolved: Option<ResolvedSelector>,
     /// The targets in the order of the attempts.
     candidates: Vec<ExplainedCandidate>,
-    /// The targets that would not be tried.
+    /// The targets that would not be tried, and those that would be tried after all others.
     passed_over: Vec<PassedOverTarget>,
     /// The time for all attempts, in milliseconds.
     budget_ms: Option<u64>,
@@ -168,6 +168,9 @@ struct RehearsedTarget {
     result: StepResult,
     /// The assumed status; null if no status is assumed.
     status: Option<u16>,
+    /// The rule of the provider that decided what follows, as `errors[0]: next`; absent if none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rule: Option<String>,
     /// The beginning of the first attempt.
     starts_at_ms: u64,
     /// The latest end of the last attempt.

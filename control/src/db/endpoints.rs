@@ -1,13 +1,15 @@
 //! The table `endpoints`: ordered failover lists created through the API. The column `failover` has the list of an endpoint, or
 //! an object with the list and those settings that are not the default.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use shared::usage::TargetOrder;
 
 use crate::db::engine::{Db, DbError, DbResult, Row, named_params};
 
 /// A stored endpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EndpointRow {
     pub(crate) name: String,
     pub(crate) content: EndpointContent,
@@ -17,7 +19,7 @@ pub(crate) struct EndpointRow {
 }
 
 /// The content of an endpoint.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EndpointContent {
@@ -80,7 +82,7 @@ impl StoredTargets {
 }
 
 /// A provider instance and one of its models.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "Target"))]
 #[serde(deny_unknown_fields)]
@@ -94,12 +96,27 @@ pub(crate) struct StoredMember {
     /// Its tier, from 1 to 9: every target of a lower one comes before. Absent for 1. Not with the order `listed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tier: Option<u8>,
+    /// The seconds in which a stream must have content, which take precedence over those of its provider. Absent for those of
+    /// the provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) first_content_timeout: Option<f64>,
 }
 
 impl StoredMember {
     /// Creates a member without a weight or tier of its own.
     pub(crate) fn new(provider: impl Into<String>, model: impl Into<String>) -> Self {
-        Self { provider: provider.into(), model: model.into(), weight: None, tier: None }
+        Self {
+            provider: provider.into(),
+            model: model.into(),
+            weight: None,
+            tier: None,
+            first_content_timeout: None,
+        }
+    }
+
+    /// Returns the time in which a stream must have content, if it sets one.
+    pub(crate) fn content_limit(&self) -> Option<Duration> {
+        self.first_content_timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
     }
 
     /// Returns true if both are the same target.

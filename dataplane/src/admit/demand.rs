@@ -32,6 +32,16 @@ impl<'a> Demand<'a> {
         if least.has_tier { least.at_most(prices).cost } else { least.probable(prices).cost }
     }
 
+    /// Returns true if the probable input, with the client's limit on the output, is longer than the known context window of
+    /// `target`.
+    pub(crate) fn exceeds_window(self, target: &Target) -> bool {
+        let Some(window) = target.model.context_window else { return false };
+        let input = self.head.input.likely(target.model.id.as_str()).total();
+        let stored = self.stored_or(STORED_TOKENS);
+        let output = self.head.max_output_tokens.filter(|_| !self.head.output_is_open).unwrap_or(0);
+        input.saturating_add(stored).saturating_add(output) > window
+    }
+
     /// Returns the minimum amounts that a quota must have left, and the amounts to take if available, at the most
     /// expensive of `candidates`.
     pub(super) fn claim(self, candidates: &[&Target]) -> Claim {

@@ -60,6 +60,8 @@ pub(crate) struct AttemptLimits<'a> {
     pub(crate) end: tokio::time::Instant,
     /// The end of the attempt if the upstream shows no sign of life and another candidate could serve the request.
     pub(crate) share_end: Option<tokio::time::Instant>,
+    /// The end of the attempt if its stream has no content by then.
+    pub(crate) content_end: Option<tokio::time::Instant>,
     /// The candidates that are left.
     pub(crate) next: NextCandidates<'a>,
 }
@@ -67,7 +69,7 @@ pub(crate) struct AttemptLimits<'a> {
 impl<'a> AttemptLimits<'a> {
     /// Returns the limits before the first attempt at a target, which none may exceed.
     pub(super) fn unset(next: NextCandidates<'a>) -> Self {
-        Self { end: tokio::time::Instant::from_std(next.started), share_end: None, next }
+        Self { end: tokio::time::Instant::from_std(next.started), share_end: None, content_end: None, next }
     }
 
     /// Returns the limits of an attempt that begins at `began`, at a target that the request has reached at `reached`.
@@ -83,7 +85,9 @@ impl<'a> AttemptLimits<'a> {
         let budget_end = job.budget.time();
         let end = job.budget.attempt_end(budget_end, after(began), target.provider.timeout);
         let share_end = (!next.is_empty()).then(|| at(FailoverBudget::share_end(budget_end, after(reached))));
-        Self { end: at(end), share_end, next }
+        let content_max = job.route.first_content_timeout(target).filter(|_| job.head.stream);
+        let content_end = content_max.map(|limit| at(after(began).saturating_add(limit)));
+        Self { end: at(end), share_end, content_end, next }
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use rustix::io::Errno;
 use shared::error_kind::ErrorKind;
+use shared::error_rule::AppliedRule;
 use shared::health::Evidence;
 use shared::operation::Dialect;
 use shared::routing::{ProviderInstance, Renew};
@@ -18,7 +19,7 @@ use wire::retry;
 
 use super::AttemptParams;
 use super::timeouts::AttemptTimeouts;
-use super::verdict::{Next, after_wait, refuses_token, sort};
+use super::verdict::{Next, after_wait, by_rule, refuses_token, rule_for, sort};
 use crate::adapt::AnswerReader;
 use crate::record::{FailedStep, Used};
 use crate::upstream::dial::DialError;
@@ -37,6 +38,10 @@ pub(crate) struct Failure {
     pub(crate) stale: bool,
     /// True if the upstream has certainly not started the operation: it was not reached, or it rejected the request.
     pub(crate) idle: bool,
+    /// True if the upstream was too slow with the first content. No circuit counts it, but the order `fastest` does.
+    pub(crate) slow: bool,
+    /// The rule of the provider instance that decided the next step.
+    pub(crate) rule: Option<AppliedRule>,
     pub(crate) status: Option<u16>,
     pub(crate) retry_after: Option<Duration>,
     /// The upstream's own error, sanitized.
@@ -62,6 +67,8 @@ impl Failure {
             evidence: Evidence::InstanceFailed,
             stale: false,
             idle: false,
+            slow: false,
+            rule: None,
             status: None,
             retry_after: None,
             error: None,
@@ -79,9 +86,11 @@ impl Failure {
             message: &self.message,
             retry_after: self.retry_after,
             used: self.used.as_deref(),
+            rule: self.rule,
+            is_slow: self.slow,
             is_of_target: match self.evidence {
                 Evidence::ModelFailed | Evidence::InstanceFailed | Evidence::RateLimited => true,
-                Evidence::Served | Evidence::Alive | Evidence::Nothing => false,
+                Evidence::Served | Evidence::Alive | Evidence::Nothing => self.slow,
             },
         }
     }
@@ -258,10 +267,12 @@ fn of_error(
     (status, mut error): (u16, StreamError),
     retry_after: Option<Duration>,
 ) -> Failure {
-    let (next, evidence) = match retry_after {
+    let sorted = match retry_after {
         Some(wait) if !wait.is_zero() => after_wait(sort(status, &error), status, &error),
         _ => sort(status, &error),
     };
+    let rule = rule_for(provider, status, &error);
+    let (next, evidence) = rule.map_or(sorted, |rule| by_rule(rule.then, sorted));
     let renewing = refuses_token(status, &error) && provider.renew.as_ref().is_some_and(Renew::call);
     let message = error.message.clone();
     if let AnswerReader::Adapted { client, target, .. } = &params.reader {
@@ -273,6 +284,7 @@ fn of_error(
         // An expired token is no evidence about the upstream.
         evidence: if renewing { Evidence::Nothing } else { evidence },
         idle: matches!(status, 400..=407 | 409..=499),
+        rule,
         renewing,
         status: Some(status),
         retry_after,
@@ -308,6 +320,10 @@ pub(super) fn of_stream_error(
     let error = error.sanitized(&secrets(provider));
     let failure = of_error(params, provider, (status, error), None);
     // An image must not be generated twice at one target, because the target bills each.
-    let next = if params.job.head.dialect == Dialect::Images { Next::FailOver } else { failure.next };
+    let next = match failure.next {
+        Next::Stop if failure.rule.is_some() => Next::Stop,
+        _ if params.job.head.dialect == Dialect::Images => Next::FailOver,
+        next => next,
+    };
     Failure { result: StepResult::StreamError, next, ..failure }
 }

@@ -38,6 +38,8 @@ pub(super) struct AttemptTimeouts<'a> {
 enum Over {
     /// The limit of the wait itself.
     Limit,
+    /// The stream had no content within its time.
+    Content,
     /// The attempt has used its share of the budget.
     Share,
     /// The attempt has reached its end.
@@ -105,9 +107,12 @@ impl<'a> AttemptTimeouts<'a> {
     /// Waits for the first of the ends. The share of the attempt ends it only if another candidate is ready by then.
     fn poll_end(&mut self, limit_end: Instant, cx: &mut Context<'_>) -> Poll<Over> {
         loop {
-            let AttemptLimits { end, share_end, next } = self.limits;
-            let first = share_end.unwrap_or(end).min(end).min(limit_end);
+            let AttemptLimits { end, share_end, content_end, next } = self.limits;
+            let first = share_end.unwrap_or(end).min(content_end.unwrap_or(end)).min(end).min(limit_end);
             ready!(self.poll_until(first, cx));
+            if Some(first) == content_end {
+                return Poll::Ready(Over::Content);
+            }
             if first == limit_end {
                 return Poll::Ready(Over::Limit);
             }
@@ -142,6 +147,13 @@ impl<'a> AttemptTimeouts<'a> {
 fn of_over(over: Over) -> Failure {
     match over {
         Over::Limit => Failure::new(StepResult::TimedOut, ErrorKind::UpstreamTimeout, LIMIT),
+        // The upstream lives, it is only too slow for this request.
+        Over::Content => Failure {
+            next: Next::FailOver,
+            evidence: Evidence::Nothing,
+            slow: true,
+            ..Failure::new(StepResult::TimedOut, ErrorKind::UpstreamTimeout, CONTENT)
+        },
         Over::Share => Failure {
             next: Next::FailOver,
             ..Failure::new(StepResult::TimedOut, ErrorKind::UpstreamTimeout, SHARE)
@@ -174,5 +186,6 @@ fn is_comment(bytes: &[u8]) -> bool {
 }
 
 const LIMIT: &str = "The upstream did not answer in time.";
+const CONTENT: &str = "The upstream sent no content within first_content_timeout.";
 const SHARE: &str = "The upstream did not answer in half of the failover budget, and another target is left.";
 const BUDGET: &str = "The failover budget ran out before any upstream answered.";

@@ -1,6 +1,8 @@
 //! The consequence of an upstream's error for the request: retry, fail over, or stop (FAIL-3).
 
+use shared::error_rule::{AppliedRule, ErrorRule, ErrorThen};
 use shared::health::Evidence;
+use shared::routing::ProviderInstance;
 use wire::envelope::StreamError;
 use wire::vendor_errors::ErrorMeaning;
 
@@ -61,12 +63,37 @@ pub(super) fn after_wait(verdict: (Next, Evidence), status: u16, error: &StreamE
     }
 }
 
+/// Returns the rule of the provider instance for an error, if one fits.
+pub(crate) fn rule_for(provider: &ProviderInstance, status: u16, error: &StreamError) -> Option<AppliedRule> {
+    let texts = [error.code.as_deref(), error.kind.as_deref(), Some(error.message.as_str())];
+    ErrorRule::first_of(&provider.error_rules, status, texts)
+}
+
+/// Returns the verdict on an error to which a rule applies; `sorted` is the verdict without it.
+pub(crate) fn by_rule(then: ErrorThen, sorted: (Next, Evidence)) -> (Next, Evidence) {
+    match then {
+        ErrorThen::Next => (Next::FailOver, Evidence::Alive),
+        ErrorThen::Retry => (Next::Retry, sorted.1),
+        ErrorThen::Rest => (Next::Retry, Evidence::RateLimited),
+        ErrorThen::Stop => (Next::Stop, Evidence::Alive),
+    }
+}
+
 /// The error code for used-up credit.
 const NO_CREDIT: &str = "insufficient_quota";
 
-/// Returns the next step after an error status without a known error text, and the conclusion about the target's health.
-pub(crate) fn next_after(status: u16) -> (Next, Evidence) {
-    of_status(status)
+/// Returns the next step after an error status with this text at a provider instance, the conclusion about the target's
+/// health, and the rule that decided.
+pub(crate) fn next_after(
+    provider: &ProviderInstance,
+    status: u16,
+    text: Option<&str>,
+) -> (Next, Evidence, Option<AppliedRule>) {
+    let error = StreamError::of_words(text.unwrap_or_default());
+    let sorted = if text.is_some() { sort(status, &error) } else { of_status(status) };
+    let rule = rule_for(provider, status, &error);
+    let (next, evidence) = rule.map_or(sorted, |rule| by_rule(rule.then, sorted));
+    (next, evidence, rule)
 }
 
 /// Returns true if the upstream rejects an access token, which may have been valid a moment ago.

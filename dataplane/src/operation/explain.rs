@@ -119,7 +119,7 @@ pub(crate) fn plan(
     let path = question.faults.map(|faults| {
         let (budget, stream) = (question.budget, question.stream);
         let once = dialect == Dialect::Videos;
-        rehearse(&candidates, RehearsedRequest { faults, budget, stream, once })
+        rehearse(&candidates, RehearsedRequest { faults, route: route.as_ref(), budget, stream, once })
     });
     let choice = choice.map(|choice| choice.recorded);
     let shown = shown(question, route.as_ref(), checks, &candidates);

@@ -9,6 +9,7 @@ use shared::health::Evidence;
 use shared::id::{ModelId, ProviderId};
 use shared::port::{AssumedFault, FaultKind};
 use shared::routing::Target;
+use shared::snapshot::Route;
 use shared::usage::StepResult;
 
 use crate::attempt::{FailoverBudget, Next, next_after};
@@ -23,6 +24,9 @@ pub(crate) struct RehearsedTarget<'a> {
     result: StepResult,
     /// The assumed status; null if no status is assumed.
     status: Option<u16>,
+    /// The rule of the provider that decided what follows; absent if none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<String>,
     /// The beginning of the first attempt, in milliseconds since the request.
     starts_at_ms: u64,
     /// The latest end of the last attempt, in milliseconds since the request.
@@ -49,6 +53,7 @@ struct RehearsedAttempt {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RehearsedRequest<'a> {
     pub(crate) faults: &'a [AssumedFault],
+    pub(crate) route: Option<&'a Route>,
     pub(crate) budget: FailoverBudget,
     pub(crate) stream: bool,
     /// True for an operation that is started only once, because each start is billed.
@@ -116,6 +121,7 @@ impl<'a> RehearsedWalk<'a> {
             attempts: 0,
             result: StepResult::CircuitOpen,
             status: None,
+            rule: None,
             starts_at_ms: ms(self.now),
             ends_at_ms: ms(self.now),
             tries: Vec::new(),
@@ -123,9 +129,11 @@ impl<'a> RehearsedWalk<'a> {
         if self.is_open(target) {
             return (rehearsed, Turn::Next);
         }
-        let fault = self.request.faults.iter().find(|fault| fault.hits(target)).map(|fault| fault.kind);
-        if let Some(FaultKind::Status(status)) = fault {
-            rehearsed.status = Some(status);
+        let fault = self.request.faults.iter().find(|fault| fault.hits(target)).map(|fault| &fault.kind);
+        if let Some(FaultKind::Status { status, text }) = fault {
+            rehearsed.status = Some(*status);
+            let (_, _, rule) = next_after(provider, *status, text.as_deref());
+            rehearsed.rule = rule.map(|rule| rule.to_string());
         }
         let attempts_max = provider.retry.attempts_max.max(1);
         let share_end = has_next.then(|| FailoverBudget::share_end(self.request.budget.time(), self.now));
@@ -164,7 +172,7 @@ impl<'a> RehearsedWalk<'a> {
     fn attempt(
         &mut self,
         target: &Target,
-        fault: Option<FaultKind>,
+        fault: Option<&FaultKind>,
         share_end: Option<Duration>,
     ) -> (StepResult, Next, Evidence) {
         let RehearsedRequest { stream, once, .. } = self.request;
@@ -173,9 +181,13 @@ impl<'a> RehearsedWalk<'a> {
         }
         let (result, next, evidence) = match fault {
             None => return (StepResult::Served, Next::Stop, Evidence::Alive),
-            Some(FaultKind::Status(status)) => {
-                let (next, evidence) = next_after(status);
+            Some(FaultKind::Status { status, text }) => {
+                let (next, evidence, _) = next_after(&target.provider, *status, text.as_deref());
                 (StepResult::Status, next, evidence)
+            }
+            Some(FaultKind::Hang) if let Some(limit) = self.content_limit(target, share_end) => {
+                self.now = self.now.saturating_add(limit);
+                (StepResult::TimedOut, Next::FailOver, Evidence::Nothing)
             }
             Some(FaultKind::Hang) => {
                 let next = self.hang(target.provider.timeout, share_end);
@@ -189,8 +201,19 @@ impl<'a> RehearsedWalk<'a> {
                 (result, Next::Retry, Evidence::InstanceFailed)
             }
         };
-        let is_rejected = matches!(fault, Some(FaultKind::Status(400..=407 | 409..=499)));
+        let is_rejected = matches!(fault, Some(FaultKind::Status { status: 400..=407 | 409..=499, .. }));
         (result, if once && !is_rejected { Next::Stop } else { next }, evidence)
+    }
+
+    /// Returns the time in which a stream of `target` must have content, if that ends a hanging attempt first.
+    fn content_limit(&self, target: &Target, share_end: Option<Duration>) -> Option<Duration> {
+        let RehearsedRequest { stream, budget, route, .. } = self.request;
+        let limit = route?.first_content_timeout(target).filter(|_| stream)?;
+        let end = self.now.saturating_add(limit);
+        let timeout = target.provider.timeout;
+        let attempt_end = budget.attempt_end(budget.time(), self.now, timeout);
+        let is_first = limit <= timeout && end <= attempt_end && share_end.is_none_or(|share| end <= share);
+        is_first.then_some(limit)
     }
 
     /// Advances the time to the end of an attempt without an answer.

@@ -67,8 +67,10 @@ pub(crate) fn restricted(route: Route, (provider, model): &(ProviderId, ModelId)
     Ok(match route {
         Route::Endpoint(endpoint) => {
             let Endpoint { name, preamble, .. } = &*endpoint;
+            let first_content_timeouts =
+                endpoint.first_content_timeout(&target).map(|own| [Some(own)].into());
             let only = Endpoint::new(name.clone(), vec![target]);
-            Route::Endpoint(Arc::new(Endpoint { preamble: preamble.clone(), ..only }))
+            Route::Endpoint(Arc::new(Endpoint { preamble: preamble.clone(), first_content_timeouts, ..only }))
         }
         Route::Model(_) => Route::Model(target),
         Route::Alias(_) | Route::Ambiguous(_) => Route::Alias(target),
@@ -139,7 +141,29 @@ pub(crate) fn order<'a>(
             None
         }
     };
+    if candidates.len() > 1 && !needs.single {
+        put_back_too_long(&mut candidates, needs.demand, skip);
+    }
     Ok(Plan { candidates, choice })
+}
+
+/// Puts the candidates behind all others for whose context window the request is probably too long, and calls `skip` for
+/// each. None is left out, because the length is an estimate. Without another candidate nothing changes.
+fn put_back_too_long(
+    candidates: &mut Vec<&Target>,
+    demand: Demand<'_>,
+    skip: &mut dyn FnMut(&Target, StepResult),
+) {
+    // Without this check, each request would pay for a second list.
+    let too_long = candidates.iter().filter(|target| demand.exceeds_window(target)).count();
+    if too_long == 0 || too_long == candidates.len() {
+        return;
+    }
+    let (mut fitting, behind): (Vec<&Target>, Vec<&Target>) =
+        candidates.iter().partition(|target| !demand.exceeds_window(target));
+    behind.iter().for_each(|target| skip(target, StepResult::TooLong));
+    fitting.extend(behind);
+    *candidates = fitting;
 }
 
 /// The length of a client's ID in an error text.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use http::HeaderValue;
 use shared::clock::monotonic_ms;
+use shared::error_rule::AppliedRule;
 use shared::operation::Dialect;
 use shared::prices::{Bill, Billed, price};
 use shared::quota::Metric;
@@ -30,6 +31,10 @@ pub(crate) struct FailedStep<'a> {
     pub(crate) retry_after: Option<Duration>,
     /// The consumption that the upstream reported despite the failure.
     pub(crate) used: Option<&'a Used>,
+    /// The rule of the provider instance that decided the next step.
+    pub(crate) rule: Option<AppliedRule>,
+    /// True if the attempt was given up because it was too slow: what it consumed without a report is unknown.
+    pub(crate) is_slow: bool,
     /// True if the target is to blame, not the request.
     pub(crate) is_of_target: bool,
 }
@@ -140,7 +145,11 @@ impl Record {
         if let Some(in_flight) = self.in_flight.take().filter(|_| failed.is_of_target) {
             in_flight.failed(micros(spent), monotonic_ms());
         }
-        let lost = failed.used.map(|used| Box::new(self.lost(used)));
+        let lost = match failed.used {
+            Some(used) => Some(Box::new(self.lost(used))),
+            None if failed.is_slow => Some(Box::new(self.lost_unreported())),
+            None => None,
+        };
         self.outside_us = self.outside_us.saturating_add(micros(spent));
         self.note(|event| {
             event.tokens = TokenCounts::ZERO;
@@ -151,7 +160,9 @@ impl Record {
                 step.spent_us = Some(micros(spent));
                 // Cut after the quotations are removed: a cut one would have no end.
                 let message = without_quoted_text(failed.message);
-                step.message = Some(message.chars().take(TraceStep::MESSAGE_CHARS_MAX).collect());
+                let rule = failed.rule.map(|rule| format!("{rule}; ")).unwrap_or_default();
+                let shown = rule.chars().chain(message.chars());
+                step.message = Some(shown.take(TraceStep::MESSAGE_CHARS_MAX).collect());
                 step.retry_after_ms = failed.retry_after.map(millis);
                 step.lost = lost;
             }
@@ -185,6 +196,17 @@ impl Record {
             picture,
             vendor_cost_nano_usd: extras.vendor_cost_nano_usd,
             quota_nano_usd: counts_as(self.held.as_ref(), bill),
+        }
+    }
+
+    /// Returns what the latest attempt probably used, if its upstream has not reported it: the input, at an unknown cost.
+    fn lost_unreported(&self) -> Lost {
+        let bill = if self.free { Bill::FREE } else { Bill::UNKNOWN };
+        Lost {
+            tokens: self.event.as_ref().map_or(TokenCounts::ZERO, |event| event.tokens),
+            cost_nano_usd: bill.cost,
+            quota_nano_usd: counts_as(self.held.as_ref(), bill),
+            ..Lost::default()
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
@@ -74,6 +75,15 @@ impl Route {
             Self::Endpoint(endpoint) => Some((endpoint, endpoint.balance.as_deref()?)),
             Self::Model(_) | Self::Alias(_) | Self::Ambiguous(_) => None,
         }
+    }
+
+    /// Returns the time in which a stream of `target` must have content, if there is a limit.
+    pub fn first_content_timeout(&self, target: &Target) -> Option<Duration> {
+        let own = match self {
+            Self::Endpoint(endpoint) => endpoint.first_content_timeout(target),
+            Self::Model(_) | Self::Alias(_) | Self::Ambiguous(_) => None,
+        };
+        own.or(target.provider.first_content_timeout)
     }
 
     /// Returns the endpoint's name, if the route is an endpoint.

@@ -99,6 +99,8 @@ pub enum StepResult {
     CircuitOpen,
     /// Skipped: it rests, because its upstream limits the rate of requests.
     Resting,
+    /// Put behind all others: the request is probably longer than its context window.
+    TooLong,
     /// Skipped: it does not accept images (CHAT-2).
     NoVision,
     /// Skipped: it cannot call tools.
@@ -143,10 +145,11 @@ pub enum StepResult {
 
 impl StepResult {
     /// Every result.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Served,
         Self::CircuitOpen,
         Self::Resting,
+        Self::TooLong,
         Self::NoVision,
         Self::NoTools,
         Self::NoDialect,
@@ -175,6 +178,7 @@ impl StepResult {
             Self::Served => "served",
             Self::CircuitOpen => "circuit_open",
             Self::Resting => "resting",
+            Self::TooLong => "too_long",
             Self::NoVision => "no_vision",
             Self::NoTools => "no_tools",
             Self::NoDialect => "no_dialect",
@@ -219,6 +223,7 @@ impl StepResult {
             | Self::BudgetExhausted => true,
             Self::CircuitOpen
             | Self::Resting
+            | Self::TooLong
             | Self::NoVision
             | Self::NoTools
             | Self::NoDialect

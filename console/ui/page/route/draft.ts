@@ -26,13 +26,14 @@ export function contentOf({ failover, order, sticky, also, preamble }: Draft): R
   };
 }
 
-function withoutUseless({ provider, model, weight, tier }: Target, order: TargetOrder): Target {
+function withoutUseless({ provider, model, weight, tier, first_content_timeout }: Target, order: TargetOrder): Target {
   const keepsWeight = order === "cheapest" ? weight === 0 : order !== "listed";
   return {
     provider,
     model,
     ...(keepsWeight && weight !== undefined ? { weight } : {}),
     ...(order !== "listed" && tier !== undefined ? { tier } : {}),
+    ...(first_content_timeout !== undefined ? { first_content_timeout } : {}),
   };
 }
 
@@ -57,6 +58,8 @@ export function changesOf(before: Draft, draft: Draft): string[] {
     else if (movedFrom(before, draft, target) !== null) said.push(`${idOf(target)} moved up to ${to + 1}`);
     if (was && was.weight !== target.weight) said.push(`weight of ${idOf(target)} ${target.weight ?? 1}`);
     if (was && was.tier !== target.tier) said.push(`tier of ${idOf(target)} ${target.tier ?? 1}`);
+    if (was && was.first_content_timeout !== target.first_content_timeout)
+      said.push(`first content of ${idOf(target)} within ${target.first_content_timeout ?? "the time of its provider"}`);
   });
   for (const target of before.failover)
     if (!draft.failover.some((other) => sameTarget(other, target))) said.push(`${idOf(target)} removed`);
@@ -75,8 +78,8 @@ export const staysWith = ({ order, sticky }: Pick<Draft, "order" | "sticky">): b
 export function yamlOf(name: string, draft: Draft): string {
   const value = (text: string): string => (/^[A-Za-z][A-Za-z0-9._/-]*$/.test(text) && !RESERVED.test(text) ? text : JSON.stringify(text));
   const { failover, order, sticky, also, preamble } = contentOf(draft);
-  const share = ({ weight, tier }: TargetBody): string =>
-    `${weight == null ? "" : `, weight: ${weight}`}${tier == null ? "" : `, tier: ${tier}`}`;
+  const share = ({ weight, tier, first_content_timeout: limit }: TargetBody): string =>
+    `${weight == null ? "" : `, weight: ${weight}`}${tier == null ? "" : `, tier: ${tier}`}${limit == null ? "" : `, first_content_timeout: ${limit}`}`;
   return [
     "endpoints:",
     `  ${value(name)}:`,

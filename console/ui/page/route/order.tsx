@@ -42,6 +42,37 @@ export function OrderCard({ draft, onDraft }: Props) {
   );
 }
 
+/** The time in which a stream of each target must have content. */
+export function FirstContentCard({ draft, onDraft }: Props) {
+  const change = (target: Target, text: string): void => {
+    const seconds = Number(text);
+    const { first_content_timeout: _, ...rest } = target;
+    const changed = text.trim() === "" || Number.isNaN(seconds) ? rest : { ...rest, first_content_timeout: seconds };
+    onDraft({ ...draft, failover: draft.failover.map((other) => (other === target ? changed : other)) });
+  };
+  return (
+    <Card title="First content">
+      {draft.failover.map((target) => (
+        <div key={idOf(target)} class="row">
+          <span class="mono clip grow">{idOf(target)}</span>
+          <Labelled label="Seconds">
+            <input
+              class="input"
+              type="number"
+              aria-label={`Seconds until the first content of ${idOf(target)}`}
+              min={0}
+              step="any"
+              value={target.first_content_timeout ?? ""}
+              onChange={(e) => change(target, e.currentTarget.value)}
+            />
+          </Labelled>
+        </div>
+      ))}
+      <p class="help">A stream without content by then is given up, and the next target is tried. Empty: the time of the provider.</p>
+    </Card>
+  );
+}
+
 /** The weight and the tier of a target. */
 function ShareFields({ target, draft, onDraft }: Props & { target: Target }) {
   const change = (field: "weight" | "tier", text: string): void => {

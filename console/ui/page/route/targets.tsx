@@ -145,6 +145,7 @@ function Member({ target, model, isNew, movedFrom, neverUsed, isServing }: Membe
         {target.weight !== undefined && (
           <span class={target.weight === 0 ? "tag warn" : "tag"}>{target.weight === 0 ? "draining" : `weight ${target.weight}`}</span>
         )}
+        {target.first_content_timeout !== undefined && <span class="tag">first content within {target.first_content_timeout} s</span>}
         {movedFrom !== null && <span class="tag accent">moved up from {movedFrom}</span>}
         {model && (isProven(model) || isServing ? <ProvenTag of={model} /> : <span class="tag">unproven</span>)}
         {model?.context_window && <span class="tag">{short(model.context_window)} context</span>}

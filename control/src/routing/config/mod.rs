@@ -8,6 +8,7 @@ mod credential;
 mod describe;
 mod descriptors;
 mod env;
+mod error_rules;
 mod failover_gaps;
 mod fault;
 mod file;

@@ -12,6 +12,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
 use serde::Serialize;
 use shared::base_path::BasePath;
+use shared::error_rule::ErrorRule;
 use shared::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
 use shared::operation::Dialect;
 use shared::policy::{CircuitPolicy, ClientTimeouts, RetryPolicy};
@@ -306,6 +307,10 @@ pub struct Provider {
     pub timeout: Duration,
     /// The longest silence allowed inside a stream.
     pub stream_idle_timeout: Duration,
+    /// The time in which a stream must have content, if limited.
+    pub first_content_timeout: Option<Duration>,
+    /// The rules for errors of the upstream.
+    pub error_rules: Vec<ErrorRule>,
     /// Region, for kinds with regions.
     pub region: Option<String>,
     /// Project, for kinds with projects.
@@ -465,4 +470,6 @@ pub struct Member {
     pub weight: Option<u16>,
     /// Its tier, if given.
     pub tier: Option<u8>,
+    /// The time in which a stream must have content, if given.
+    pub first_content_timeout: Option<Duration>,
 }

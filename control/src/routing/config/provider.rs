@@ -92,6 +92,8 @@ impl ProviderReader<'_> {
             quirks: entry.map_or(kind.quirks, |entry| entry.quirks.over(kind.quirks)),
             timeout: seconds(self.raw.timeout).unwrap_or(kind.timeout),
             stream_idle_timeout: seconds(self.raw.stream_idle_timeout).unwrap_or(STREAM_IDLE_TIMEOUT),
+            first_content_timeout: seconds(self.raw.first_content_timeout),
+            error_rules: self.error_rules(),
             region: place.region,
             project: place.project,
             location: place.location,

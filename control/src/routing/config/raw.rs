@@ -140,6 +140,12 @@ pub(super) struct Provider {
     /// Seconds of silence after which a stream is aborted.
     #[schemars(range(min = 0.001, max = 86_400))]
     pub(super) stream_idle_timeout: Option<f64>,
+    /// Seconds in which a stream must have content; after them the next target is tried. None by default.
+    #[schemars(range(min = 0.001, max = 86_400))]
+    pub(super) first_content_timeout: Option<f64>,
+    /// Rules for errors of the upstream, before the built-in table; the first that fits applies.
+    #[schemars(length(max = 20))]
+    pub(super) errors: Vec<ErrorRule>,
     /// Region, for providers that have regions.
     pub(super) region: Option<String>,
     /// Project, for providers that have projects.
@@ -226,6 +232,32 @@ impl JsonSchema for Protocol {
         let names: Vec<&str> = Dialect::ALL.iter().map(|dialect| dialect.name()).collect();
         json_schema!({"description": "A wire protocol.", "type": "string", "enum": names})
     }
+}
+
+/// A rule for errors of an upstream: an error status, an error event before the first content, or an error in place of an
+/// answer. It needs `status`, `contains` or both.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ErrorRule {
+    /// Status of the errors; any by default.
+    #[schemars(range(min = 400, max = 599))]
+    pub(super) status: Option<u16>,
+    /// Text that the code, the type or the message contains, in any case.
+    #[schemars(length(min = 1, max = 256))]
+    pub(super) contains: Option<String>,
+    /// The step after such an error.
+    pub(super) then: Option<ErrorStep>,
+}
+
+/// The step after an error: `next` tries the next target, `retry` the same one by its retry settings, `rest` lets the model
+/// rest as after a rate limit, `stop` passes the error to the client.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ErrorStep {
+    Next,
+    Retry,
+    Rest,
+    Stop,
 }
 
 /// Rules for Responses requests on models that do not speak Responses.
@@ -381,6 +413,9 @@ pub(super) struct Member {
     /// Tier; every target of a lower one comes before. 1 by default; not with `order: listed`.
     #[schemars(range(min = 1, max = 9))]
     pub(super) tier: Option<u8>,
+    /// Seconds in which a stream must have content; takes precedence over that of the provider.
+    #[schemars(range(min = 0.001, max = 86_400))]
+    pub(super) first_content_timeout: Option<f64>,
 }
 
 /// Retry and circuit settings; read at start-up only.

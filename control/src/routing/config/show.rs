@@ -61,6 +61,7 @@ fn member(member: &Member) -> String {
     let settings = [
         member.weight.map(|weight| format!("weight {weight}")),
         member.tier.map(|tier| format!("tier {tier}")),
+        member.first_content_timeout.map(|limit| format!("first_content_timeout {} s", limit.as_secs_f64())),
     ];
     let settings: Vec<String> = settings.into_iter().flatten().collect();
     if !settings.is_empty() {
@@ -120,6 +121,14 @@ fn write_provider(provider: &Provider, out: &mut String) -> fmt::Result {
     writeln!(out, "    protocols: {}", protocols.join(", "))?;
     writeln!(out, "    timeout: {} s", provider.timeout.as_secs_f64())?;
     writeln!(out, "    stream_idle_timeout: {} s", provider.stream_idle_timeout.as_secs_f64())?;
+    if let Some(limit) = provider.first_content_timeout {
+        writeln!(out, "    first_content_timeout: {} s", limit.as_secs_f64())?;
+    }
+    for (place, rule) in provider.error_rules.iter().enumerate() {
+        let status = rule.status.map(|status| format!(" status {status}")).unwrap_or_default();
+        let text = rule.contains.as_deref().map(|text| format!(" contains {text:?}")).unwrap_or_default();
+        writeln!(out, "    errors[{place}]:{status}{text} then {}", rule.then.name())?;
+    }
     if provider.disabled {
         writeln!(out, "    disabled: true")?;
     }

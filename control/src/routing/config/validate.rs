@@ -149,6 +149,7 @@ fn member(file: &raw::File, path: &[YamlStep], raw: &raw::Member, notes: &mut No
         model: ModelId::new(raw.model.as_deref()?),
         weight: raw.weight,
         tier: raw.tier,
+        first_content_timeout: seconds(raw.first_content_timeout),
     })
 }
 

@@ -39,6 +39,7 @@ impl ListedEndpoint {
             model: member.model.to_string(),
             weight: member.weight,
             tier: member.tier,
+            first_content_timeout: member.first_content_timeout.map(|limit| limit.as_secs_f64()),
         };
         Self {
             name: endpoint.name.to_string(),

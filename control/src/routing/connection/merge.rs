@@ -120,6 +120,7 @@ fn routed(row: &EndpointRow, taken: &HashSet<&String>) -> config::Endpoint {
                 model: ModelId::new(member.model.as_str()),
                 weight: member.weight,
                 tier: member.tier,
+                first_content_timeout: member.content_limit(),
             })
             .collect(),
         preamble: content.preamble.clone(),

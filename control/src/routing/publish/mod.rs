@@ -22,7 +22,7 @@ pub(crate) use holder::AccessHolder;
 pub(crate) use preview::ChangePreview;
 pub(crate) use publisher::{Publisher, PublisherParams};
 pub(crate) use reload::{ReloadReport, Reloader, Reloading, StatusCell};
-pub(crate) use routes::{balance, share};
+pub(crate) use routes::{balance, content_timeouts, share};
 pub(crate) use touched::{CancelOrder, ChangedKeys, Touched, TouchedAccess};
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 use ring::digest::{Context, SHA256};
@@ -111,6 +112,8 @@ fn instance(
         default_voice: provider.default_voice.clone(),
         timeout: provider.timeout,
         stream_idle_timeout: provider.stream_idle_timeout,
+        first_content_timeout: provider.first_content_timeout,
+        error_rules: provider.error_rules.clone(),
         retry,
         circuit_policy,
         models: merger.models_of(provider),
@@ -348,6 +351,11 @@ pub(crate) fn balance(written: WrittenOrder, shares: Vec<Share>) -> Option<Box<B
     Some(Box::new(Balance { order, sticky, shares }))
 }
 
+/// Returns the times in which streams of the targets must have content, if any is set.
+pub(crate) fn content_timeouts(timeouts: Vec<Option<Duration>>) -> Option<Box<[Option<Duration>]>> {
+    timeouts.iter().any(Option::is_some).then(|| timeouts.into())
+}
+
 /// Builds the endpoints without members that are disabled or unknown. An endpoint without members is kept: a request
 /// for it fails with "nothing is eligible" rather than "not found".
 fn endpoints(configured: &[config::Endpoint], providers: &[Arc<ProviderInstance>]) -> Vec<Arc<Endpoint>> {
@@ -363,11 +371,16 @@ fn endpoints(configured: &[config::Endpoint], providers: &[Arc<ProviderInstance>
     let mut endpoints: Vec<_> = configured
         .iter()
         .map(|endpoint| {
-            let (targets, shares) = endpoint.failover.iter().filter_map(target).unzip();
+            let members = endpoint.failover.iter().filter_map(|member| Some((target(member)?, member)));
+            let (found, timeouts): (Vec<_>, Vec<_>) =
+                members.map(|(found, member)| (found, member.first_content_timeout)).unzip();
+            let (targets, shares) = found.into_iter().unzip();
+            let first_content_timeouts = content_timeouts(timeouts);
             let balance = balance(WrittenOrder { order: endpoint.order, sticky: endpoint.sticky }, shares);
             let preamble = endpoint.preamble.as_deref().map(Arc::from);
             let also = endpoint.also.iter().map(|name| Box::from(name.as_str())).collect();
-            Arc::new(Endpoint { preamble, also, balance, ..Endpoint::new(endpoint.name.clone(), targets) })
+            let plain = Endpoint::new(endpoint.name.clone(), targets);
+            Arc::new(Endpoint { preamble, also, balance, first_content_timeouts, ..plain })
         })
         .collect();
     endpoints.sort_by(|a, b| a.name.cmp(&b.name));

@@ -107,6 +107,8 @@ fn instance(provider: &Provider) -> ProviderInstance {
         dialects: Vec::new(),
         timeout: provider.timeout,
         stream_idle_timeout: provider.stream_idle_timeout,
+        first_content_timeout: None,
+        error_rules: Vec::new(),
         retry: Default::default(),
         circuit_policy: Default::default(),
         circuits: Default::default(),
@@ -201,6 +203,7 @@ fn an_endpoint_keeps_its_models_until_a_catalog_omits_them() {
         model: ModelId::new(model),
         weight: None,
         tier: None,
+        first_content_timeout: None,
     };
     let endpoint = Endpoint {
         name: shared::id::EndpointName::new("line"),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use shared::error_rule::ErrorRule;
 use shared::model_rules::ModelRules;
 use shared::operation::Dialect;
 use shared::prices::Prices;
@@ -32,6 +33,10 @@ pub(crate) struct ProviderSettings {
     timeout: f64,
     /// The silence after which a stream is aborted, in seconds.
     stream_idle_timeout: f64,
+    /// The time in which a stream must have content, in seconds; null for none.
+    first_content_timeout: Option<f64>,
+    /// The rules for errors of the upstream; the first that fits applies.
+    errors: Vec<ShownErrorRule>,
     /// Null for kinds without regions.
     region: Option<String>,
     /// The vendor's project; null for kinds without projects.
@@ -73,6 +78,22 @@ pub(crate) struct ProviderSettings {
     /// The options of the kind `echo`; absent for other kinds.
     #[serde(skip_serializing_if = "Option::is_none")]
     echo: Option<ShownEcho>,
+}
+
+/// A rule for errors of an upstream.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ErrorRule"))]
+struct ShownErrorRule {
+    /// The status of the errors; absent for any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    /// The text that the code, the type or the message contains; absent for any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contains: Option<String>,
+    /// The step after such an error.
+    #[cfg_attr(test, schemars(extend("enum" = ["next", "retry", "rest", "stop"])))]
+    then: &'static str,
 }
 
 /// A declared model. Absent members are unknown.
@@ -197,6 +218,8 @@ impl ProviderSettings {
             proxy: provider.proxy.clone(),
             timeout: provider.timeout.as_secs_f64(),
             stream_idle_timeout: provider.stream_idle_timeout.as_secs_f64(),
+            first_content_timeout: provider.first_content_timeout.map(|limit| limit.as_secs_f64()),
+            errors: provider.error_rules.iter().map(ShownErrorRule::of).collect(),
             region: provider.region.clone(),
             project: provider.project.clone(),
             location: provider.location.clone(),
@@ -215,6 +238,13 @@ impl ProviderSettings {
             oauth: provider.issuer.as_deref().and_then(TokenIssuer::settings).map(ShownOauthSettings::of),
             echo: is_echo.then(|| ShownEcho::of(&provider.echo)),
         }
+    }
+}
+
+impl ShownErrorRule {
+    fn of(rule: &ErrorRule) -> Self {
+        let contains = rule.contains.as_deref().map(str::to_owned);
+        Self { status: rule.status, contains, then: rule.then.name() }
     }
 }
 
