@@ -21,6 +21,7 @@ mod audit;
 mod authorize;
 mod backup;
 mod blocked_output;
+mod body_members;
 mod bounds;
 mod cancel;
 mod capture;

@@ -103,6 +103,7 @@ pub(crate) fn echo(id: &str, options: EchoOptions) -> ProviderInstance {
         stream_idle_timeout: Duration::from_secs(10),
         first_content_timeout: None,
         error_rules: Vec::new(),
+        body: None,
         retry: RetryPolicy { attempts_max: 1, ..RetryPolicy::default() },
         circuit_policy: CircuitPolicy::default(),
         circuits: Arc::default(),

@@ -11,6 +11,7 @@ pub mod alarm;
 pub mod answer_head;
 pub mod backoff;
 pub mod base_path;
+pub mod body_members;
 pub mod bound;
 pub mod bounds;
 pub mod build;

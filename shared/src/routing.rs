@@ -11,6 +11,7 @@ use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::answer_head::AnswerHead;
+use crate::body_members::BodyMembers;
 use crate::error_rule::ErrorRule;
 use crate::health::{Circuits, TargetLoad, UpstreamIdentity};
 use crate::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
@@ -72,6 +73,8 @@ pub struct ProviderInstance {
     pub first_content_timeout: Option<Duration>,
     /// The rules for errors of the upstream.
     pub error_rules: Vec<ErrorRule>,
+    /// The changes of the members of JSON requests.
+    pub body: Option<BodyMembers>,
     /// The retry settings.
     pub retry: RetryPolicy,
     /// The circuit settings.
@@ -249,6 +252,10 @@ pub struct Model {
     pub output_tokens_max: Option<u64>,
     /// The rules that it imposes on requests.
     pub rules: ModelRules,
+    /// The changes of the members of JSON requests, which take precedence over those of the instance.
+    pub body: Option<BodyMembers>,
+    /// Headers of its requests, which take precedence over all others.
+    pub headers: Box<[(HeaderName, HeaderValue)]>,
     /// The model's prices, if known.
     pub prices: Option<Prices>,
     /// The label of `prices` in records: [`Prices::label`].
@@ -271,6 +278,8 @@ impl Model {
             context_window: None,
             output_tokens_max: None,
             rules: ModelRules::UNKNOWN,
+            body: None,
+            headers: Box::default(),
             prices: None,
             price_label: None,
             answer_head: None,

@@ -292,6 +292,16 @@ export type Binding = {
   project: string;
 };
 
+/** Changes of the top-level members of JSON requests. */
+export type BodyMembers = {
+  /** Values of members that a request lacks, or has as null. */
+  defaults?: Record<string, unknown>;
+  /** Members that are left out. */
+  remove?: string[];
+  /** Values of members, whatever a request has. */
+  set?: Record<string, unknown>;
+};
+
 /** The reason for the end of a stream. */
 export type ByeReason = "signed_out" | "draining" | "too_many";
 
@@ -498,9 +508,13 @@ export type CredentialUse = "none" | "optional" | "required" | "sign_in";
 
 /** A declared model. Absent members are unknown. */
 export type DeclaredModel = {
+  /** The changes of the top-level members of JSON requests. */
+  body?: BodyMembers | null;
   /** In tokens. */
   context_window?: number | null;
   display_name?: string | null;
+  /** Additional headers by name. */
+  headers?: Record<string, string>;
   id: string;
   /** Features of the Responses API that it lacks. */
   lacks?: string[];
@@ -821,6 +835,8 @@ export type ExplainedAffinity = {
 export type ExplainedCandidate = {
   /** The protocol to which the request would be adapted; absent if the target speaks the client's. */
   adapted?: string;
+  /** The members that `body` of the provider or the model would change, as `temperature: set`. */
+  body?: string[];
   /** The fields that the rules of the model would change, as `name=value`. */
   changed?: string[];
   /** The probable cost of the request, for the order `cheapest`; absent if a price is unknown. */
@@ -2462,6 +2478,8 @@ export type Provider = {
   base_url: string | null;
   /** The projects that may use it although it is private. Absent for a provider of the configuration file. */
   bindings?: Binding[];
+  /** The changes of the top-level members of JSON requests; null for none. */
+  body: BodyMembers | null;
   /** In milliseconds since the Unix epoch. Absent for a provider of the configuration file. */
   created_at_ms?: number;
   credential: Credential;

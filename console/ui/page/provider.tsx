@@ -21,6 +21,7 @@ import { Table } from "../part/table";
 import { syncCatalog } from "./connect_provider";
 import { Proven } from "./models";
 import { SignInCard } from "./oauth";
+import { EditBody } from "./provider/body";
 import { EditErrors } from "./provider/errors";
 import { EditProxy } from "./provider/proxy";
 import { EditTimeouts } from "./provider/timeouts";
@@ -53,7 +54,7 @@ export function ProviderPage({ id }: { id: string }) {
   );
 }
 
-type Doing = "credential" | "timeouts" | "proxy" | "errors" | "disable" | "delete" | "test" | null;
+type Doing = "credential" | "timeouts" | "proxy" | "errors" | "body" | "disable" | "delete" | "test" | null;
 
 const refresh = (): void => changed("providers", "health", "catalog", "endpoints");
 
@@ -86,6 +87,7 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
       disabled: isFile,
     },
     { label: "Change proxy", icon: "route", run: () => setDoing("proxy"), disabled: isFile || !of.base_url },
+    { label: "Members of requests", icon: "code-xml", run: () => setDoing("body"), disabled: isFile },
     { label: "Rules for errors", icon: "list", run: () => setDoing("errors"), disabled: isFile },
     { label: "Delete", icon: "trash-2", run: () => setDoing("delete"), danger: true, disabled: isFile },
   ];
@@ -138,6 +140,7 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
       </div>
       {doing === "timeouts" && <EditTimeouts of={of} path={path} etag={etag} onSaved={refresh} onClose={close} />}
       {doing === "proxy" && <EditProxy of={of} path={path} etag={etag} onSaved={refresh} onClose={close} />}
+      {doing === "body" && <EditBody of={of} path={path} etag={etag} onSaved={refresh} onClose={close} />}
       {doing === "errors" && <EditErrors of={of} path={path} etag={etag} onSaved={refresh} onClose={close} />}
       {doing === "test" && <Test of={of} given={model} onClose={close} />}
       {doing === "credential" && <Credential of={of} patch={patch} onClose={close} />}
@@ -388,6 +391,7 @@ function FactsCard({ of, health }: { of: Provider; health: ProviderHealth | unde
           ["Pause in a stream", `up to ${secondsText(of.stream_idle_timeout)}`],
           ["First content", of.first_content_timeout !== null && `within ${secondsText(of.first_content_timeout)}`],
           ["Rules for errors", of.errors.length > 0 && String(of.errors.length)],
+          ["Members of requests", of.body && "changed by settings"],
           ["Proxy", of.proxy && <span class="mono wrap">{of.proxy}</span>],
         ]}
       />

@@ -3,6 +3,7 @@ import type { ExplainedCase } from "../api/explain";
 import { phraseOf } from "../api/phrase";
 import type { Circuit, Model } from "../api/types";
 import { abilitiesOf } from "../page/models";
+import { patchOf, typedBody } from "../page/provider/body";
 import { withPart, withStep } from "../page/provider/errors";
 import { casesFor, rowsOf } from "../page/route/cases";
 import { contentOf, type Draft, yamlOf } from "../page/route/draft";
@@ -182,4 +183,20 @@ test("the time of a target to its first content stays in the content and in the 
   const draft: Draft = { failover: [{ ...a, first_content_timeout: 2.5 }, b], order: "listed", sticky: null, also: [], preamble: "" };
   expect(contentOf(draft).failover).toEqual([{ ...a, first_content_timeout: 2.5 }, b]);
   expect(yamlOf("line", draft)).toContain("{provider: a, model: m, first_content_timeout: 2.5}");
+});
+
+test("members of requests are replaced by a merge", () => {
+  const before = { set: { a: 1, b: { x: 1 } }, remove: ["c"] };
+  expect(patchOf(before, { set: { b: { y: 2 } }, defaults: { d: [1] } })).toEqual({
+    set: { a: null, b: { x: null, y: 2 } },
+    remove: null,
+    defaults: { d: [1] },
+  });
+  expect([patchOf(before, null), patchOf(null, before), typedBody(" "), typedBody("{"), typedBody('{"a":1}')]).toEqual([
+    null,
+    before,
+    null,
+    "{",
+    { a: 1 },
+  ]);
 });

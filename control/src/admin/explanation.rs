@@ -88,6 +88,9 @@ struct ExplainedCandidate {
     /// The fields that the rules of the model would change, as `name=value`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     changed: Vec<String>,
+    /// The members that `body` of the provider or the model would change, as `temperature: set`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    body: Vec<String>,
     /// The tier; absent for a plain list, like all members after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tier: Option<u8>,

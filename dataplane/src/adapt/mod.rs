@@ -62,6 +62,22 @@ pub(crate) struct TargetRequest {
     pub(crate) reader: AnswerReader,
     pub(crate) path: PathAndQuery,
     pub(crate) segments: Vec<Bytes>,
+    /// The changes by the settings of the provider instance and of the model, as `temperature: set`.
+    pub(crate) members: Vec<String>,
+}
+
+impl TargetRequest {
+    /// Applies the changes by the settings of the provider instance and of the model to a JSON body.
+    fn changed(mut self, target: &Target) -> Self {
+        let (model, provider) = (target.model.body.as_ref(), target.provider.body.as_ref());
+        if model.is_none() && provider.is_none() {
+            return self;
+        }
+        if let Some(changed) = request::with_members(&self.segments, model, provider) {
+            (self.segments, self.members) = (changed.segments, changed.changes);
+        }
+        self
+    }
 }
 
 /// Returns the vendor whose video protocol `target` speaks, if it has a path for videos.
@@ -174,7 +190,13 @@ pub(crate) fn draft(routed: RoutedRequest<'_>, target: &Target) -> Result<Draft,
             None => segments,
         };
         let path = path(target, dialect, UpstreamCall::answer(head.stream))?;
-        return Ok(Draft::Ready(TargetRequest { reader, path, segments }));
+        let members = Vec::new();
+        let request = TargetRequest { reader, path, segments, members };
+        return Ok(Draft::Ready(if dialect == Dialect::Transcription {
+            request
+        } else {
+            request.changed(target)
+        }));
     }
     let Some(pair) = adaptation(target, head.dialect, head.has_tools) else {
         return Err(Rejection::new("model", "resolves to a target that does not support this protocol."));
@@ -223,7 +245,8 @@ impl Translation {
             dropped: header(&prepared.dropped),
             changed: header(&prepared.changed),
         };
-        Ok(TargetRequest { reader, path, segments: vec![prepared.body] })
+        let (segments, members) = (vec![prepared.body], Vec::new());
+        Ok(TargetRequest { reader, path, segments, members }.changed(&target))
     }
 }
 
@@ -288,6 +311,7 @@ fn video(routed: RoutedRequest<'_>, target: &Target) -> Result<TargetRequest, Re
         reader: AnswerReader::Started(vendor),
         path,
         segments: vec![vendor.start(&mut body)?],
+        members: Vec::new(),
     })
 }
 

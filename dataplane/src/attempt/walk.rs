@@ -213,7 +213,7 @@ impl<'a> Walk<'a> {
         'a: 'n,
     {
         let job = self.job;
-        let TargetRequest { reader, path, segments } = request;
+        let TargetRequest { reader, path, segments, members: _ } = request;
         let native = reader.adapted_from().is_none();
         AttemptParams {
             job,
@@ -238,6 +238,7 @@ impl<'a> Walk<'a> {
                     _ => &request::JSON,
                 },
                 trace: None,
+                of_model: target.model.headers.to_vec(),
                 segments,
             },
             reader,
@@ -313,6 +314,7 @@ impl<'a> Walk<'a> {
         };
         let mut params = match request {
             Ok(request) => {
+                record.adapted(request.reader.adapted_from(), request.reader.names(), &request.members);
                 let rendered = request.segments.iter().map(|segment| segment.len() as u64).sum();
                 memory.shrink_to(if is_adapted { rendered } else { 0 });
                 self.params(target, request, *next)
@@ -323,7 +325,6 @@ impl<'a> Walk<'a> {
                 return Step::Moved;
             }
         };
-        record.adapted(params.reader.adapted_from(), params.reader.names());
         self.last = Some(target.clone());
         let mut reached = None;
         for attempt in before + 1..=provider.retry.attempts_max.max(1) {

@@ -146,6 +146,7 @@ async fn ask(
         path,
         forwarded,
         request_id: &authorized.exchange.request_id,
+        of_model: target.model.headers.to_vec(),
         trace: None,
         tap: authorized.exchange.tap(),
         content_type: &JSON,

@@ -14,7 +14,7 @@
 //! decided: `share`, `in_flight`, `first_content_us` or `cost_micro_usd`.
 //! `candidates` is in the order of the attempts. A candidate that rests is in `passed_over`; if all rest, those that would be
 //! tried anyway are in both. In a candidate, `adapted` is absent for targets that speak the client's protocol; `dropped` and `changed`
-//! name the fields that are not sent as they are. `reason` is one of the results in a record's trace. `refusal` is the
+//! name the fields that are not sent as they are, and `body` the members that settings change. `reason` is one of the results in a record's trace. `refusal` is the
 //! error that the client would get instead of an answer: `{"status", "code", "message", "param"}`. If a request is
 //! refused before its plan is made, the fields unknown by then are null or empty. `path` contains the attempts at the
 //! candidates if faults are assumed, otherwise it is null.
@@ -60,8 +60,9 @@ pub(crate) struct ExplainQuestion<'a> {
 pub(crate) struct TargetChecks<'a> {
     /// Returns the part of the request that the target's protocol cannot express.
     pub(crate) refuses: &'a dyn Fn(&Route, &Target) -> Option<Rejection>,
-    /// Returns the names of the fields that would be left out, and the fields that would be changed.
-    pub(crate) told: &'a dyn Fn(&Route, &Target) -> [Vec<String>; 2],
+    /// Returns the names of the fields that would be left out, the fields that would be changed, and the members that
+    /// settings would change.
+    pub(crate) told: &'a dyn Fn(&Route, &Target) -> [Vec<String>; 3],
     /// Returns the refusal if a quota that depends on the target is used up.
     pub(crate) is_over: &'a dyn Fn(&Route, &Target) -> Option<Fault>,
 }
@@ -233,13 +234,13 @@ fn named(target: &Target) -> Value {
 fn candidate(
     target: &Target,
     (dialect, tools): (Dialect, bool),
-    [dropped, changed]: [Vec<String>; 2],
+    [dropped, changed, body]: [Vec<String>; 3],
 ) -> Value {
     let mut value = named(target);
     if let Some(object) = value.as_object_mut() {
         let adapted = adapt::adapted_to(target, dialect, tools).map(|adapted| json!(adapted.name()));
         object.extend(adapted.map(|adapted| ("adapted".to_owned(), adapted)));
-        for (name, fields) in [("dropped", dropped), ("changed", changed)] {
+        for (name, fields) in [("dropped", dropped), ("changed", changed), ("body", body)] {
             if !fields.is_empty() {
                 object.insert(name.to_owned(), json!(fields));
             }

@@ -127,7 +127,12 @@ pub(crate) async fn explain(
         if head.is_poll {
             return Default::default();
         }
-        request(route, target).map(|request| request.reader.told()).unwrap_or_default()
+        request(route, target)
+            .map(|request| {
+                let [dropped, changed] = request.reader.told();
+                [dropped, changed, request.members]
+            })
+            .unwrap_or_default()
     };
     let demand = question.needs.demand;
     let is_over = |route: &Route, target: &Target| {

@@ -83,9 +83,15 @@ impl Record {
     }
 
     /// Records the translation of the request for the target that is tried next: its dialect, if it differs from the
-    /// client's, and the names of the fields that were left out or changed.
-    pub(crate) fn adapted(&mut self, target: Option<Dialect>, fields: [Option<&HeaderValue>; 2]) {
-        let names: Vec<_> = fields.into_iter().flatten().filter_map(|names| names.to_str().ok()).collect();
+    /// client's, the names of the fields that were left out or changed, and the members that settings have changed.
+    pub(crate) fn adapted(
+        &mut self,
+        target: Option<Dialect>,
+        fields: [Option<&HeaderValue>; 2],
+        members: &[String],
+    ) {
+        let names = fields.into_iter().flatten().filter_map(|names| names.to_str().ok());
+        let names: Vec<_> = names.chain(members.iter().map(String::as_str)).collect();
         let dropped = (!names.is_empty()).then(|| {
             let names = names.join(", ");
             let end = names.floor_char_boundary(Details::DROPPED_BYTES_MAX);

@@ -68,6 +68,8 @@ pub(crate) struct UpstreamRequest<'a> {
     /// The client's forwarded headers, from [`forwarded`].
     pub(crate) forwarded: &'a [(HeaderName, HeaderValue)],
     pub(crate) request_id: &'a HeaderValue,
+    /// The headers of the model, which take precedence over all others. Empty without an allocation.
+    pub(crate) of_model: Vec<(HeaderName, HeaderValue)>,
     /// The trace that the request belongs to, if the provider instance receives it.
     pub(crate) trace: Option<Box<TraceHeaders>>,
     /// Observes what is exchanged with the upstream.
@@ -165,6 +167,9 @@ impl UpstreamRequest<'_> {
         self.forward(&mut headers);
         if let Some(trace) = &self.trace {
             self.trace(trace, &mut headers);
+        }
+        for (name, value) in &self.of_model {
+            headers.insert(name.clone(), value.clone());
         }
         headers.extend(signature);
         headers
@@ -393,6 +398,7 @@ mod tests {
             path: PathAndQuery::from_static("/v1/x"),
             forwarded: &[],
             request_id,
+            of_model: Vec::new(),
             trace: None,
             tap: None,
             content_type: &JSON,

@@ -381,6 +381,7 @@ dataplane/src/upstream/pool.rs ORIGINS_MAX cache
 dataplane/src/upstream/send.rs SENDS_MAX tries
 dataplane/src/upstream/voice.rs PIECES_AHEAD parallel
 dataplane/src/worker.rs TIMERS_MAX cache
+shared/src/body_members.rs COUNT_MAX refuses
 shared/src/key_hash.rs take(8) told
 shared/src/prices/form.rs PARTS_MAX refuses
 shared/src/quota/counter.rs AMOUNT_MAX range

@@ -196,7 +196,8 @@ fn needs_key(kind: &ProviderKind, entry: Option<&RegistryEntry>) -> bool {
     kind.api_key_required || entry.is_some_and(|entry| entry.api_key_env.is_some())
 }
 
-fn is_credential(header: &str) -> bool {
+/// True if a header of this name probably contains a credential.
+pub(super) fn is_credential(header: &str) -> bool {
     let header = header.to_ascii_lowercase();
     header == "authorization" || header.contains("key") || header.contains("token")
 }

@@ -4,6 +4,7 @@
 //! [`ConfigError`] holds every fault that was found, not only the first.
 
 mod address;
+mod body;
 mod credential;
 mod describe;
 mod descriptors;
@@ -40,6 +41,7 @@ mod way;
 pub(crate) mod yaml;
 
 pub(crate) use address::{BaseUrl, check_url};
+pub(crate) use body::secrets_of;
 pub use env::{Environment, Schedule, SecretFiles, VARIABLES, Variable, variable_of_file};
 pub(crate) use failover_gaps::failover_gaps;
 pub use fault::{ConfigError, ConfigFault, FaultPlace};

@@ -12,6 +12,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
 use serde::Serialize;
 use shared::base_path::BasePath;
+use shared::body_members::BodyMembers;
 use shared::error_rule::ErrorRule;
 use shared::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
 use shared::operation::Dialect;
@@ -311,6 +312,8 @@ pub struct Provider {
     pub first_content_timeout: Option<Duration>,
     /// The rules for errors of the upstream.
     pub error_rules: Vec<ErrorRule>,
+    /// The changes of the members of JSON requests.
+    pub body: Option<BodyMembers>,
     /// Region, for kinds with regions.
     pub region: Option<String>,
     /// Project, for kinds with projects.

@@ -52,6 +52,7 @@ impl ProviderReader<'_> {
         // Check everything before returning early for a missing part, so that all faults are reported.
         let models = self.models();
         let headers = self.headers();
+        let body = self.body(&[], self.raw.body.as_ref());
         let kind = kind?;
         // The models inside the process are known for certain. They are there without a sync, unless others are declared.
         let is_inside = kind.is_in_process();
@@ -94,6 +95,7 @@ impl ProviderReader<'_> {
             stream_idle_timeout: seconds(self.raw.stream_idle_timeout).unwrap_or(STREAM_IDLE_TIMEOUT),
             first_content_timeout: seconds(self.raw.first_content_timeout),
             error_rules: self.error_rules(),
+            body,
             region: place.region,
             project: place.project,
             location: place.location,
@@ -203,8 +205,12 @@ impl ProviderReader<'_> {
     fn models(&mut self) -> Vec<Arc<Model>> {
         let mut models: Vec<Arc<Model>> = Vec::new();
         for (index, raw) in self.raw.models.iter().enumerate() {
-            let model = model(raw);
+            let mut model = model(raw);
             let at = [key("models"), YamlStep::Item(index)];
+            if let raw::Model::Described(described) = raw {
+                model.body = self.body(&at, described.body.as_ref());
+                model.headers = self.model_headers(&at, described);
+            }
             if let Err(message) = model_id(model.id.as_str()) {
                 self.note(&at, message);
             } else if models.iter().any(|earlier| earlier.id == model.id) {
@@ -330,7 +336,7 @@ fn models_known(of_kind: &[&str], entry: Option<&RegistryEntry>) -> Arc<[String]
 }
 
 /// True if llmgw sets this header itself on requests to extensions.
-fn is_of_extensions(header: &str) -> bool {
+pub(super) fn is_of_extensions(header: &str) -> bool {
     let header = header.to_ascii_lowercase();
     header == "authorization" || header.starts_with("webhook-") || header.starts_with("x-llmgw-")
 }
@@ -341,7 +347,7 @@ pub(super) fn key(name: &str) -> YamlStep {
 
 const STREAM_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Headers for framing, routing and negotiation, which the gateway sets itself.
-const RESERVED_HEADERS: &[&str] = &[
+pub(super) const RESERVED_HEADERS: &[&str] = &[
     "accept",
     "accept-encoding",
     "connection",

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
+use serde_json::Value;
 use shared::operation::Dialect;
 use shared::usage::TargetOrder;
 
@@ -172,6 +173,8 @@ pub(super) struct Provider {
     pub(super) models: Vec<Model>,
     /// Additional headers sent with every request; a value may be `${ENV:NAME}` or `${FILE:/path}`.
     pub(super) headers: BTreeMap<String, String>,
+    /// Changes of the top-level members of JSON requests.
+    pub(super) body: Option<BodyMembers>,
     /// Protocols that the instance supports natively, if they differ from those of its type.
     pub(super) protocols: Option<Vec<Protocol>>,
     /// HTTP version for requests to the upstream.
@@ -232,6 +235,18 @@ impl JsonSchema for Protocol {
         let names: Vec<&str> = Dialect::ALL.iter().map(|dialect| dialect.name()).collect();
         json_schema!({"description": "A wire protocol.", "type": "string", "enum": names})
     }
+}
+
+/// Changes of the top-level members of JSON requests. A text in a value may be `${ENV:NAME}` or `${FILE:/path}`.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct BodyMembers {
+    /// Values of members that a request lacks, or has as null.
+    pub(super) defaults: BTreeMap<String, Value>,
+    /// Values of members, whatever a request has.
+    pub(super) set: BTreeMap<String, Value>,
+    /// Members that are left out.
+    pub(super) remove: Vec<String>,
 }
 
 /// A rule for errors of an upstream: an error status, an error event before the first content, or an error in place of an
@@ -323,6 +338,13 @@ pub(super) struct DescribedModel {
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub(super) max_output_tokens: Option<u64>,
+    /// Changes of the top-level members of JSON requests, which take precedence over those of the provider.
+    #[serde(default)]
+    pub(super) body: Option<BodyMembers>,
+    /// Additional headers of its requests, which take precedence over those of the provider; a value may be `${ENV:NAME}` or
+    /// `${FILE:/path}`.
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, String>,
     /// Rules that the model imposes on requests, where they differ from the built-in list.
     #[serde(default)]
     pub(super) rules: Option<Rules>,

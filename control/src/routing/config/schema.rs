@@ -138,6 +138,7 @@ impl Check {
             match (properties.and_then(|known| known.get(key)), further) {
                 (Some(property), _) => self.node(property, value),
                 (None, Some(schema @ Value::Object(_))) => self.node(schema, value),
+                (None, Some(Value::Bool(true))) => {}
                 (None, _) => self.unknown(key, properties),
             }
             self.path.pop();

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
+use shared::body_members::BodyMember;
 use shared::policy::{CircuitPolicy, RetryPolicy};
 
 use super::layer::SettingSource;
@@ -124,6 +125,15 @@ fn write_provider(provider: &Provider, out: &mut String) -> fmt::Result {
     if let Some(limit) = provider.first_content_timeout {
         writeln!(out, "    first_content_timeout: {} s", limit.as_secs_f64())?;
     }
+    for (at, member) in all_members(provider) {
+        let value = member.change.value().map(|value| format!(" {}", value.shown)).unwrap_or_default();
+        writeln!(out, "    {at}body {}: {}{value}", member.name, member.change.name())?;
+    }
+    for model in &provider.models {
+        for (name, _) in &model.headers {
+            writeln!(out, "    models.{}.header {name}: ••••", model.id)?;
+        }
+    }
     for (place, rule) in provider.error_rules.iter().enumerate() {
         let status = rule.status.map(|status| format!(" status {status}")).unwrap_or_default();
         let text = rule.contains.as_deref().map(|text| format!(" contains {text:?}")).unwrap_or_default();
@@ -134,6 +144,15 @@ fn write_provider(provider: &Provider, out: &mut String) -> fmt::Result {
     }
     let models: Vec<_> = provider.models.iter().map(|model| model.id.as_str()).collect();
     writeln!(out, "    models: {}", models.join(", "))
+}
+
+/// Returns the changes of members with the prefix of their setting.
+fn all_members(provider: &Provider) -> Vec<(String, &BodyMember)> {
+    let own = provider.body.iter().flat_map(|body| body.all().iter().map(|member| (String::new(), member)));
+    let of_models = provider.models.iter().filter_map(|model| Some((&model.id, model.body.as_ref()?)));
+    let of_models = of_models
+        .flat_map(|(id, body)| body.all().iter().map(move |member| (format!("models.{id}."), member)));
+    own.chain(of_models).collect()
 }
 
 /// Replaces control characters, so that the text stays on one line.

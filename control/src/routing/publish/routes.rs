@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 use ring::digest::{Context, SHA256};
+use shared::body_members::BodyMembers;
 use shared::health::{Board, UpstreamIdentity};
 use shared::id::{ModelId, ProviderId};
 use shared::provider::signer::RequestSigner;
@@ -21,6 +22,7 @@ use crate::common::credential::extension::{ExtensionAccess, bearer};
 use crate::common::credential::oauth::{DueRefresh, OauthTokens, RefreshSchedule};
 use crate::common::credential::{AccessTokens, Grant, Sign, bearer_header};
 use crate::routing::catalog::merge::Merger;
+use crate::routing::config::secrets_of;
 use crate::routing::config::{self, ConnectionAuth, Policies, Provider, Routing, WrittenOrder};
 use crate::routing::extension;
 
@@ -114,6 +116,7 @@ fn instance(
         stream_idle_timeout: provider.stream_idle_timeout,
         first_content_timeout: provider.first_content_timeout,
         error_rules: provider.error_rules.clone(),
+        body: provider.body.clone(),
         retry,
         circuit_policy,
         models: merger.models_of(provider),
@@ -246,6 +249,18 @@ pub(crate) fn guarded(routing: &Routing, instances: &[Arc<ProviderInstance>]) ->
     let parts = keys.clone().filter_map(|key| key.split_once(':')).map(|(_, secret)| secret);
     let headers = routing.providers.iter().flat_map(|provider| &provider.headers);
     let headers = headers.filter_map(|(_, value)| value.to_str().ok()).filter(|value| value.len() >= LONG);
+    let bodies = routing.providers.iter().flat_map(|provider| {
+        provider.body.iter().chain(provider.models.iter().filter_map(|model| model.body.as_ref()))
+    });
+    let of_bodies: Vec<String> = bodies
+        .flat_map(BodyMembers::all)
+        .filter_map(|member| member.change.value())
+        .flat_map(secrets_of)
+        .collect();
+    let of_bodies = of_bodies.iter().map(String::as_str);
+    let of_models = routing.providers.iter().flat_map(|provider| &provider.models);
+    let of_models = of_models.flat_map(|model| &model.headers).filter_map(|(_, value)| value.to_str().ok());
+    let of_requests = of_models.filter(|value| value.len() >= LONG).chain(of_bodies);
     let sent = instances.iter().flat_map(|instance| instance.secrets());
     let signed_in = routing.providers.iter().filter_map(|provider| provider.signed_in.as_ref());
     let signed_in = signed_in.filter_map(|connection| connection.tokens.as_ref());
@@ -253,7 +268,9 @@ pub(crate) fn guarded(routing: &Routing, instances: &[Arc<ProviderInstance>]) ->
     let clients = routing.providers.iter().filter_map(|provider| provider.issuer.as_ref()?.client());
     let of_oauth = clients.filter_map(|client| client.secret.as_ref()).chain(signed_in);
     let of_oauth = of_oauth.map(|secret| secret.expose().as_str());
-    Guarded::new(of_grants.chain(keys).chain(parts).chain(headers).chain(sent).chain(of_oauth))
+    Guarded::new(
+        of_grants.chain(keys).chain(parts).chain(headers).chain(sent).chain(of_oauth).chain(of_requests),
+    )
 }
 
 /// The minimum length of a secret header value; shorter values are versions and names.

@@ -194,6 +194,7 @@ impl VideoPoll<'_> {
             path,
             forwarded: &[],
             request_id: &self.authorized.exchange.request_id,
+            of_model: self.target.model.headers.to_vec(),
             trace: None,
             tap: self.authorized.exchange.tap(),
             content_type: &JSON,

@@ -5,6 +5,7 @@ mod build;
 mod fields;
 mod head;
 mod input;
+mod members;
 mod shape;
 
 pub(crate) use build::splice;
@@ -13,6 +14,7 @@ pub use head::{
     GeminiCall, Head, HeadScan, MediaWish, ProviderState, ScanError, ScanFault, VectorForm, bare_model,
 };
 pub use input::{BYTES_PER_TOKEN, FILE_TOKENS_UNKNOWN, InputSize, InputTokens};
+pub use members::{ChangedRequest, with_members};
 
 #[cfg(test)]
 mod tests;

@@ -25,7 +25,10 @@ fn renew_the_page_of_adaptations() {
 fn wanted() -> String {
     let mut page = INTRODUCTION.to_owned();
     page.push_str(RULES);
-    page.push_str("\nThe pairs:\n\n");
+    page.push_str("\nA top-level member that [`body`](providers.md#members-of-requests) of the provider or of the model names has the fate that the operator chose: it is set, added or left out last, in the
+target's protocol, and the record names it.
+
+The pairs:\n\n");
     for pair in ADAPTATIONS {
         let heading = format!("{} over {}", title(pair.client), title(pair.target));
         let _ = writeln!(page, "- [{heading}](#{})", heading.to_lowercase().replace(' ', "-"));

@@ -142,7 +142,11 @@ impl Merger {
             audio: facts.audio,
             created: offer.and_then(|offer| offer.created),
             owned_by: offer.and_then(|offer| offer.owned_by.clone()),
-            model: Arc::new(model(&provider.id, id, facts, prices_from.as_ref())),
+            model: Arc::new(Model {
+                body: declared.and_then(|declared| declared.body.clone()),
+                headers: declared.map(|declared| declared.headers.clone()).unwrap_or_default(),
+                ..model(&provider.id, id, facts, prices_from.as_ref())
+            }),
             prices_from,
             without_override,
             sources,

@@ -109,6 +109,7 @@ fn instance(provider: &Provider) -> ProviderInstance {
         stream_idle_timeout: provider.stream_idle_timeout,
         first_content_timeout: None,
         error_rules: Vec::new(),
+        body: None,
         retry: Default::default(),
         circuit_policy: Default::default(),
         circuits: Default::default(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use shared::body_members::{BodyMember, BodyMembers, MemberChange, MemberValue};
 use shared::error_rule::ErrorRule;
 use shared::model_rules::ModelRules;
 use shared::operation::Dialect;
@@ -37,6 +38,8 @@ pub(crate) struct ProviderSettings {
     first_content_timeout: Option<f64>,
     /// The rules for errors of the upstream; the first that fits applies.
     errors: Vec<ShownErrorRule>,
+    /// The changes of the top-level members of JSON requests; null for none.
+    body: Option<ShownBody>,
     /// Null for kinds without regions.
     region: Option<String>,
     /// The vendor's project; null for kinds without projects.
@@ -78,6 +81,22 @@ pub(crate) struct ProviderSettings {
     /// The options of the kind `echo`; absent for other kinds.
     #[serde(skip_serializing_if = "Option::is_none")]
     echo: Option<ShownEcho>,
+}
+
+/// Changes of the top-level members of JSON requests.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "BodyMembers"))]
+struct ShownBody {
+    /// Values of members that a request lacks, or has as null.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    defaults: Map<String, Value>,
+    /// Values of members, whatever a request has.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    set: Map<String, Value>,
+    /// Members that are left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    remove: Vec<String>,
 }
 
 /// A rule for errors of an upstream.
@@ -125,6 +144,12 @@ struct DeclaredModel {
     /// In tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u64>,
+    /// The changes of the top-level members of JSON requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<ShownBody>,
+    /// Additional headers by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    headers: BTreeMap<String, &'static str>,
     /// Rules that it imposes on requests, where they differ from the built-in list.
     #[serde(skip_serializing_if = "ModelRules::is_unknown")]
     #[cfg_attr(test, schemars(with = "Option<crate::common::shared_shapes::ModelRules>"))]
@@ -219,6 +244,7 @@ impl ProviderSettings {
             timeout: provider.timeout.as_secs_f64(),
             stream_idle_timeout: provider.stream_idle_timeout.as_secs_f64(),
             first_content_timeout: provider.first_content_timeout.map(|limit| limit.as_secs_f64()),
+            body: provider.body.as_ref().map(ShownBody::of),
             errors: provider.error_rules.iter().map(ShownErrorRule::of).collect(),
             region: provider.region.clone(),
             project: provider.project.clone(),
@@ -241,6 +267,21 @@ impl ProviderSettings {
     }
 }
 
+impl ShownBody {
+    fn of(body: &BodyMembers) -> Self {
+        let mut shown = Self { defaults: Map::new(), set: Map::new(), remove: Vec::new() };
+        for BodyMember { name, change } in body.all() {
+            let read = |value: &MemberValue| serde_json::from_str(&value.shown).unwrap_or_default();
+            match change {
+                MemberChange::Default(value) => drop(shown.defaults.insert(name.to_string(), read(value))),
+                MemberChange::Set(value) => drop(shown.set.insert(name.to_string(), read(value))),
+                MemberChange::Remove => shown.remove.push(name.to_string()),
+            }
+        }
+        shown
+    }
+}
+
 impl ShownErrorRule {
     fn of(rule: &ErrorRule) -> Self {
         let contains = rule.contains.as_deref().map(str::to_owned);
@@ -260,6 +301,8 @@ impl DeclaredModel {
             lacks: model.lacks.clone(),
             context_window: model.context_window,
             max_output_tokens: model.output_tokens_max,
+            body: model.body.as_ref().map(ShownBody::of),
+            headers: model.headers.iter().map(|(name, _)| (name.to_string(), DOTS)).collect(),
             rules: model.rules.clone(),
             prices: model.prices.clone(),
         }
