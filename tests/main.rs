@@ -23,6 +23,7 @@ mod backup;
 mod blocked_output;
 mod body_members;
 mod bounds;
+mod cache_marks;
 mod cancel;
 mod capture;
 mod catalog;

@@ -104,6 +104,7 @@ pub(crate) fn echo(id: &str, options: EchoOptions) -> ProviderInstance {
         first_content_timeout: None,
         error_rules: Vec::new(),
         body: None,
+        prompt_cache: None,
         retry: RetryPolicy { attempts_max: 1, ..RetryPolicy::default() },
         circuit_policy: CircuitPolicy::default(),
         circuits: Arc::default(),

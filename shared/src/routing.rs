@@ -75,6 +75,8 @@ pub struct ProviderInstance {
     pub error_rules: Vec<ErrorRule>,
     /// The changes of the members of JSON requests.
     pub body: Option<BodyMembers>,
+    /// The cache marks of requests whose clients send none; `None` to add none.
+    pub prompt_cache: Option<PromptCache>,
     /// The retry settings.
     pub retry: RetryPolicy,
     /// The circuit settings.
@@ -188,6 +190,25 @@ impl ResponsesFallback {
         match self {
             Self::Strict => "strict",
             Self::Agents => "agents",
+        }
+    }
+}
+
+/// The lifetime of what cache marks of the gateway cache at an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PromptCache {
+    /// The vendor's default, which is five minutes.
+    Auto,
+    /// An hour.
+    Hour,
+}
+
+impl PromptCache {
+    /// The word in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Hour => "1h",
         }
     }
 }

@@ -2516,6 +2516,8 @@ export type Provider = {
   owner: string | null;
   /** The vendor's project; null for kinds without projects. */
   project: string | null;
+  /** The lifetime of what cache marks of the gateway cache; null if it adds none. */
+  prompt_cache: "auto" | "1h" | null;
   /** The protocols that the upstream speaks. */
   protocols: Protocol[];
   /** The HTTP proxy that it sets, with a masked user; `direct` for none; null for that of the variables. */
@@ -2901,7 +2903,7 @@ export type RequestRecord = {
   client?: string | null;
   /** The cost of the attempt that served; null if it is unknown. */
   cost_micro_usd: MicroUsd | null;
-  /** The names of the fields that the adaptation left out. */
+  /** The names of the fields that the adaptation left out, and the members that settings have changed, as `seed: default`. */
   dropped?: string[];
   /** In microseconds. */
   duration_us: number;

@@ -54,6 +54,9 @@ export function ProviderPage({ id }: { id: string }) {
   );
 }
 
+/** The types of provider that take cache marks of the gateway. */
+const CACHING = ["anthropic", "bedrock"];
+
 type Doing = "credential" | "timeouts" | "proxy" | "errors" | "body" | "disable" | "delete" | "test" | null;
 
 const refresh = (): void => changed("providers", "health", "catalog", "endpoints");
@@ -87,6 +90,16 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
       disabled: isFile,
     },
     { label: "Change proxy", icon: "route", run: () => setDoing("proxy"), disabled: isFile || !of.base_url },
+    ...(CACHING.includes(of.type)
+      ? [
+          {
+            label: of.prompt_cache ? "Add no cache marks" : "Add cache marks",
+            icon: "boxes" as const,
+            run: () => void patch({ prompt_cache: of.prompt_cache ? null : "auto" }).catch((error: Error) => notify(error.message)),
+            disabled: isFile,
+          },
+        ]
+      : []),
     { label: "Members of requests", icon: "code-xml", run: () => setDoing("body"), disabled: isFile },
     { label: "Rules for errors", icon: "list", run: () => setDoing("errors"), disabled: isFile },
     { label: "Delete", icon: "trash-2", run: () => setDoing("delete"), danger: true, disabled: isFile },
@@ -391,6 +404,7 @@ function FactsCard({ of, health }: { of: Provider; health: ProviderHealth | unde
           ["Pause in a stream", `up to ${secondsText(of.stream_idle_timeout)}`],
           ["First content", of.first_content_timeout !== null && `within ${secondsText(of.first_content_timeout)}`],
           ["Rules for errors", of.errors.length > 0 && String(of.errors.length)],
+          ["Cache marks", of.prompt_cache && (of.prompt_cache === "1h" ? "added, for an hour" : "added")],
           ["Members of requests", of.body && "changed by settings"],
           ["Proxy", of.proxy && <span class="mono wrap">{of.proxy}</span>],
         ]}

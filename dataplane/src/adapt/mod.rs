@@ -14,12 +14,12 @@ use shared::operation_id::Owner;
 use shared::provider::path::UpstreamCall;
 use shared::provider::quirks::ToolIds;
 use shared::reasoning_seal::ReasoningSeal;
-use shared::routing::{InstanceReach, ResponsesFallback, Target};
+use shared::routing::{InstanceReach, PromptCache, ResponsesFallback, Target};
 use shared::snapshot::{Route, Snapshot};
 use wire::adapt::{Adaptation, Asking, Counting, Flaw, Rejection, SignedRequest, Traits};
 use wire::media::videos::Vendor;
 use wire::media::with_voice;
-use wire::request::{self, Head, Naming};
+use wire::request::{self, CachePoints, Head, Naming};
 
 mod answer_reader;
 
@@ -79,6 +79,45 @@ impl TargetRequest {
         self
     }
 }
+
+impl TargetRequest {
+    /// Adds cache marks to a request in the dialect `spoken`, if the provider instance wants them and the client has sent
+    /// none. A request with few tokens gets none: vendors cache no short ones.
+    fn marked(mut self, target: &Target, spoken: Dialect, tokens: impl FnOnce() -> u64) -> Self {
+        let Some(lifetime) = target.provider.prompt_cache else { return self };
+        if tokens() < CACHED_TOKENS_MIN {
+            return self;
+        }
+        let rules = &target.model.rules;
+        let marked = match spoken {
+            Dialect::Messages => request::with_cache_mark(&self.segments, lifetime),
+            // Nova caches no tools, and nothing for longer.
+            Dialect::Bedrock if rules.cache_points == Some(true) => {
+                let is_claude = rules.signed_thinking == Some(true);
+                let lifetime = if is_claude { lifetime } else { PromptCache::Auto };
+                request::with_cache_points(&self.segments, CachePoints { lifetime, tools: is_claude })
+            }
+            Dialect::Bedrock
+            | Dialect::Chat
+            | Dialect::Responses
+            | Dialect::Gemini
+            | Dialect::Embeddings
+            | Dialect::Speech
+            | Dialect::Transcription
+            | Dialect::Images
+            | Dialect::Videos => None,
+        };
+        if let Some(segments) = marked {
+            self.segments = segments;
+            self.members.push(CACHE_MARK_ADDED.to_owned());
+        }
+        self
+    }
+}
+
+/// The probable tokens from which a request gets cache marks: the least that vendors cache.
+const CACHED_TOKENS_MIN: u64 = 1_024;
+const CACHE_MARK_ADDED: &str = "cache_mark: added";
 
 /// Returns the vendor whose video protocol `target` speaks, if it has a path for videos.
 pub(crate) fn vendor(target: &Target) -> Option<Vendor> {
@@ -195,7 +234,7 @@ pub(crate) fn draft(routed: RoutedRequest<'_>, target: &Target) -> Result<Draft,
         return Ok(Draft::Ready(if dialect == Dialect::Transcription {
             request
         } else {
-            request.changed(target)
+            request.changed(target).marked(target, dialect, || head.input.estimate(dialect, model))
         }));
     }
     let Some(pair) = adaptation(target, head.dialect, head.has_tools) else {
@@ -246,7 +285,11 @@ impl Translation {
             changed: header(&prepared.changed),
         };
         let (segments, members) = (vec![prepared.body], Vec::new());
-        Ok(TargetRequest { reader, path, segments, members }.changed(&target))
+        Ok(TargetRequest { reader, path, segments, members }.changed(&target).marked(
+            &target,
+            pair.target,
+            || input_tokens,
+        ))
     }
 }
 

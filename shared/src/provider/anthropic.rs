@@ -23,7 +23,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     headers: &[("anthropic-version", "2023-06-01")],
     models: &[],
     timeout: Duration::from_secs(300),
-    quirks: Quirks { top_k: true, files: true, root_unions: false, ..Quirks::PLAIN },
+    quirks: Quirks { top_k: true, files: true, root_unions: false, cache_marks: true, ..Quirks::PLAIN },
 };
 
 const LAYOUTS: &[Layout] = &[Layout {

@@ -28,6 +28,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
         strict_tools: false,
         root_unions: false,
         files: true,
+        cache_marks: true,
         ..Quirks::PLAIN
     },
 };

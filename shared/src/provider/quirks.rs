@@ -42,6 +42,9 @@ pub struct Quirks {
     pub messages_version: Option<&'static str>,
     /// The values of `anthropic-beta` that token counting accepts, if it rejects others.
     pub count_betas: Option<&'static [&'static str]>,
+    /// True if the upstream takes cache marks that a client has not sent: Anthropic's own API at the top level, Bedrock after
+    /// system text, tools and messages.
+    pub cache_marks: bool,
     /// True if tokens are counted for a whole Gemini request, in `generateContentRequest`.
     pub counts_whole: bool,
 }
@@ -95,6 +98,7 @@ impl Quirks {
         inline_images: false,
         messages_version: None,
         count_betas: None,
+        cache_marks: false,
         counts_whole: false,
     };
 }

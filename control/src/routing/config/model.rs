@@ -20,7 +20,7 @@ use shared::policy::{CircuitPolicy, ClientTimeouts, RetryPolicy};
 use shared::provider::ProviderKind;
 use shared::provider::quirks::Quirks;
 use shared::proxy::Proxies;
-use shared::routing::{EchoOptions, HttpVersion, Model, Origin, ResponsesFallback};
+use shared::routing::{EchoOptions, HttpVersion, Model, Origin, PromptCache, ResponsesFallback};
 use shared::secret::Secret;
 use shared::usage::{EndUsers, TargetOrder};
 
@@ -314,6 +314,8 @@ pub struct Provider {
     pub error_rules: Vec<ErrorRule>,
     /// The changes of the members of JSON requests.
     pub body: Option<BodyMembers>,
+    /// The cache marks of requests whose clients send none.
+    pub prompt_cache: Option<PromptCache>,
     /// Region, for kinds with regions.
     pub region: Option<String>,
     /// Project, for kinds with projects.

@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue};
 use shared::id::{ModelId, ProviderId};
 use shared::operation::Dialect;
 use shared::provider::{Inside, KINDS, ProviderKind, Reach, kind};
-use shared::routing::{Model, Origin, ResponsesFallback};
+use shared::routing::{Model, Origin, PromptCache, ResponsesFallback};
 
 use super::describe::{dialects, echo, model, model_id, seconds};
 use super::env::Environment;
@@ -96,6 +96,7 @@ impl ProviderReader<'_> {
             first_content_timeout: seconds(self.raw.first_content_timeout),
             error_rules: self.error_rules(),
             body,
+            prompt_cache: self.prompt_cache(kind),
             region: place.region,
             project: place.project,
             location: place.location,
@@ -122,6 +123,21 @@ impl ProviderReader<'_> {
         let mut path: YamlPath = vec![key("providers"), key(self.id)];
         path.extend_from_slice(below);
         self.notes.add(&path, message);
+    }
+
+    fn prompt_cache(&mut self, kind: &ProviderKind) -> Option<PromptCache> {
+        let wanted = self.raw.prompt_cache?;
+        if !kind.quirks.cache_marks {
+            let message = format!(
+                "type {} is not known to take cache marks that no client sent; anthropic and bedrock do. Omit it",
+                kind.name
+            );
+            self.note(&[key("prompt_cache")], message);
+        }
+        Some(match wanted {
+            raw::PromptCache::Auto => PromptCache::Auto,
+            raw::PromptCache::Hour => PromptCache::Hour,
+        })
     }
 
     fn responses_fallback(&self) -> ResponsesFallback {

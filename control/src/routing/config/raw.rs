@@ -175,6 +175,8 @@ pub(super) struct Provider {
     pub(super) headers: BTreeMap<String, String>,
     /// Changes of the top-level members of JSON requests.
     pub(super) body: Option<BodyMembers>,
+    /// Add cache marks to requests of clients that send none, for `anthropic` and `bedrock`; none by default.
+    pub(super) prompt_cache: Option<PromptCache>,
     /// Protocols that the instance supports natively, if they differ from those of its type.
     pub(super) protocols: Option<Vec<Protocol>>,
     /// HTTP version for requests to the upstream.
@@ -247,6 +249,15 @@ pub(super) struct BodyMembers {
     pub(super) set: BTreeMap<String, Value>,
     /// Members that are left out.
     pub(super) remove: Vec<String>,
+}
+
+/// Lifetime of what cache marks of the gateway cache: the vendor's default, or an hour.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+pub(super) enum PromptCache {
+    #[serde(rename = "auto")]
+    Auto,
+    #[serde(rename = "1h")]
+    Hour,
 }
 
 /// A rule for errors of an upstream: an error status, an error event before the first content, or an error in place of an

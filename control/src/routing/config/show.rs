@@ -122,6 +122,9 @@ fn write_provider(provider: &Provider, out: &mut String) -> fmt::Result {
     writeln!(out, "    protocols: {}", protocols.join(", "))?;
     writeln!(out, "    timeout: {} s", provider.timeout.as_secs_f64())?;
     writeln!(out, "    stream_idle_timeout: {} s", provider.stream_idle_timeout.as_secs_f64())?;
+    if let Some(lifetime) = provider.prompt_cache {
+        writeln!(out, "    prompt_cache: {}", lifetime.name())?;
+    }
     if let Some(limit) = provider.first_content_timeout {
         writeln!(out, "    first_content_timeout: {} s", limit.as_secs_f64())?;
     }

@@ -117,6 +117,7 @@ fn instance(
         first_content_timeout: provider.first_content_timeout,
         error_rules: provider.error_rules.clone(),
         body: provider.body.clone(),
+        prompt_cache: provider.prompt_cache,
         retry,
         circuit_policy,
         models: merger.models_of(provider),

@@ -112,7 +112,7 @@ struct RequestDetails {
     session: Option<String>,
     /// The dialect of the target that was tried last; null if it was the client's, or no target was tried.
     adapted: Option<String>,
-    /// The names of the fields that the adaptation left out.
+    /// The names of the fields that the adaptation left out, and the members that settings have changed, as `seed: default`.
     dropped: Vec<String>,
     /// The length of the request body in bytes.
     bytes_in: u64,

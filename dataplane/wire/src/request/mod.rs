@@ -2,6 +2,7 @@
 //! same bytes. One reader serves all client dialects.
 
 mod build;
+mod cache_marks;
 mod fields;
 mod head;
 mod input;
@@ -10,6 +11,7 @@ mod shape;
 
 pub(crate) use build::splice;
 pub use build::{Naming, build};
+pub use cache_marks::{CachePoints, with_cache_mark, with_cache_points};
 pub use head::{
     GeminiCall, Head, HeadScan, MediaWish, ProviderState, ScanError, ScanFault, VectorForm, bare_model,
 };

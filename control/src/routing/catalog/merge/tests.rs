@@ -110,6 +110,7 @@ fn instance(provider: &Provider) -> ProviderInstance {
         first_content_timeout: None,
         error_rules: Vec::new(),
         body: None,
+        prompt_cache: None,
         retry: Default::default(),
         circuit_policy: Default::default(),
         circuits: Default::default(),

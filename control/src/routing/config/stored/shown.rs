@@ -10,7 +10,7 @@ use shared::model_rules::ModelRules;
 use shared::operation::Dialect;
 use shared::prices::Prices;
 use shared::provider::{Inside, Reach};
-use shared::routing::{EchoOptions, HttpVersion, Model};
+use shared::routing::{EchoOptions, HttpVersion, Model, PromptCache};
 
 use super::DOTS;
 use crate::common::credential::oauth::{ClientAuth, OauthSettings, TokenIssuer};
@@ -40,6 +40,9 @@ pub(crate) struct ProviderSettings {
     errors: Vec<ShownErrorRule>,
     /// The changes of the top-level members of JSON requests; null for none.
     body: Option<ShownBody>,
+    /// The lifetime of what cache marks of the gateway cache; null if it adds none.
+    #[cfg_attr(test, schemars(extend("enum" = ["auto", "1h", null])))]
+    prompt_cache: Option<&'static str>,
     /// Null for kinds without regions.
     region: Option<String>,
     /// The vendor's project; null for kinds without projects.
@@ -246,6 +249,7 @@ impl ProviderSettings {
             first_content_timeout: provider.first_content_timeout.map(|limit| limit.as_secs_f64()),
             body: provider.body.as_ref().map(ShownBody::of),
             errors: provider.error_rules.iter().map(ShownErrorRule::of).collect(),
+            prompt_cache: provider.prompt_cache.map(PromptCache::name),
             region: provider.region.clone(),
             project: provider.project.clone(),
             location: provider.location.clone(),
