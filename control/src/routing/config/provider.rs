@@ -54,11 +54,7 @@ impl ProviderReader<'_> {
         let headers = self.headers();
         let body = self.body(&[], self.raw.body.as_ref());
         let kind = kind?;
-        // The models inside the process are known for certain. They are there without a sync, unless others are declared.
-        let is_inside = kind.is_in_process();
-        let known = if is_inside && !self.raw.models.is_empty() { &[] } else { kind.models };
-        let built_in = known.iter().filter(|_| is_inside).map(|&id| Arc::new(Model::bare(ModelId::new(id))));
-        let models: Vec<Arc<Model>> = models.into_iter().chain(built_in).collect();
+        let (known, models) = self.with_built_in(kind, models);
         let auth = self.auth(kind);
         let place = self.place(kind);
         let api_key = self.api_key(kind, entry, auth, place.region.as_deref());
@@ -71,9 +67,7 @@ impl ProviderReader<'_> {
         let dialects = self.dialects(kind, entry, origin.as_ref());
         self.warn_of_unpriced(kind, &dialects, &models);
         self.models_speak(&dialects);
-        if auth != ConnectionAuth::Oauth {
-            self.machine_tokens_stay_at_home(kind, api_key.as_ref(), origin.as_ref());
-        }
+        self.machine_tokens_stay_at_home((kind, auth), api_key.as_ref(), origin.as_ref());
         self.echo_only_for_echo(kind);
         let issuer = self.oauth(kind, auth);
         let extension = self.extension(kind);
@@ -117,6 +111,19 @@ impl ProviderReader<'_> {
             issuer,
             signed_in: None,
         })
+    }
+
+    /// Returns the models that the kind is known to have, and those of the instance. The models inside the process are known
+    /// for certain: they are there without a sync, unless others are declared.
+    fn with_built_in(
+        &self,
+        kind: &'static ProviderKind,
+        declared: Vec<Arc<Model>>,
+    ) -> (&'static [&'static str], Vec<Arc<Model>>) {
+        let is_inside = kind.is_in_process();
+        let known = if is_inside && !self.raw.models.is_empty() { &[] } else { kind.models };
+        let built_in = known.iter().filter(|_| is_inside).map(|&id| Arc::new(Model::bare(ModelId::new(id))));
+        (known, declared.into_iter().chain(built_in).collect())
     }
 
     pub(super) fn note(&mut self, below: &[YamlStep], message: impl Into<String>) {

@@ -6,6 +6,7 @@ use shared::routing::{HttpVersion, Origin};
 use shared::secret::Secret;
 
 use super::address;
+use super::model::ConnectionAuth;
 use super::provider::{ProviderReader, key};
 use super::raw;
 use super::registry::RegistryEntry;
@@ -177,14 +178,13 @@ impl ProviderReader<'_> {
     /// that issues them.
     pub(super) fn machine_tokens_stay_at_home(
         &mut self,
-        kind: &ProviderKind,
+        (kind, auth): (&ProviderKind, ConnectionAuth),
         api_key: Option<&Secret<String>>,
         origin: Option<&Origin>,
     ) {
         // The key of a disabled instance is not read.
-        let Some(origin) = origin.filter(|_| !self.raw.disabled && !self.has_credential_header()) else {
-            return;
-        };
+        let has_key = auth != ConnectionAuth::Oauth && !self.raw.disabled && !self.has_credential_header();
+        let Some(origin) = origin.filter(|_| has_key) else { return };
         let surroundings = self.surroundings();
         let around =
             CredentialContext { region: None, host: Some(&origin.host), surroundings: &surroundings };
