@@ -14,7 +14,7 @@ async fn pair() -> (Gateway, Upstream, Upstream) {
     let (google, chat) = (Upstream::start().await, Upstream::start().await);
     let file = json!({
         "providers": {
-            "p": {"type": "gemini", "base_url": root(&google), "api_key": "AIza-up", "models": ["m"]},
+            "p": {"type": "gemini", "base_url": root(&google), "api_key": "AIza-up", "models": ["m", {"id": "gemini-embedding-001", "prices": {"input": 1000}}]},
             "c": {"type": "compatible", "base_url": chat.base_url(), "models": ["org/model:8b"]},
         },
         "endpoints": {"line": {"failover": [
@@ -197,6 +197,17 @@ async fn lists_of_models_have_the_shape_of_the_client() {
     let model = google.get("/v1beta/models/c/org/model:8b").await.unwrap().json();
     assert_eq!(
         model["supportedGenerationMethods"],
+        json!([
+            "generateContent",
+            "streamGenerateContent",
+            "countTokens",
+            "embedContent",
+            "batchEmbedContents"
+        ])
+    );
+    let model = google.get("/v1beta/models/p/m").await.unwrap().json();
+    assert_eq!(
+        model["supportedGenerationMethods"],
         json!(["generateContent", "streamGenerateContent", "countTokens"])
     );
     let plain = gateway.client().get("/v1/models").await.unwrap().json();
@@ -239,4 +250,112 @@ async fn tokens_are_counted_by_a_gemini_target_and_otherwise_estimated() {
     }
     let empty = ask(&gateway, "/v1beta/models/p/m:countTokens", "{}").await;
     assert_eq!((empty.status, &empty.json()["error"]["status"]), (400, &json!("INVALID_ARGUMENT")));
+}
+
+fn content(text: &str) -> Value {
+    json!({"parts": [{"text": text}]})
+}
+
+#[tokio::test]
+async fn native_embeddings_pass_byte_for_byte_but_for_the_models_of_a_batch() {
+    let (gateway, google, _) = pair().await;
+    let one = "{ \"content\" : {\"parts\":[{\"text\":\"h\\u0069\"}]}, \"output_dimensionality\":2 }";
+    let answer = r#"{ "embedding" : {"values":[0.10, -1e-3]} }"#;
+    for path in [
+        "/v1beta/models/p/gemini-embedding-001:embedContent",
+        "/v1/models/p%2Fgemini-embedding-001:embedContent",
+        "/v1beta1/publishers/google/models/p/gemini-embedding-001:embedContent",
+        "/v1beta1/projects/x/locations/eu/publishers/google/models/p/gemini-embedding-001:embedContent",
+    ] {
+        google.then(Answer::json(200, answer));
+        let got = ask(&gateway, path, one).await;
+        assert_eq!((got.status, String::from_utf8_lossy(&got.body)), (200, answer.into()), "{path}");
+        let sent = google.request(google.requests().len() - 1).await;
+        assert_eq!(first_line(&sent), "POST /v1beta/models/gemini-embedding-001:embedContent HTTP/1.1");
+        assert_eq!(sent.header("x-goog-api-key"), Some("AIza-up"));
+        assert_eq!(String::from_utf8_lossy(&sent.body), one, "{path}");
+    }
+    let batch = |model: &str| {
+        format!(
+            "{{\"requests\" : [{{\"model\":\"{model}\",\"content\":{{\"parts\":[{{\"text\":\"four\"}}]}}}}]}}"
+        )
+    };
+    google
+        .then(Answer::json(200, r#"{"embeddings":[{"values":[1]}],"usageMetadata":{"promptTokenCount":9}}"#));
+    let path = "/v1/models/p/gemini-embedding-001:batchEmbedContents";
+    let got = ask(&gateway, path, &batch("models/p/gemini-embedding-001")).await;
+    assert_eq!(got.status, 200, "{:?}", got.body);
+    let sent = google.request(4).await;
+    assert_eq!(first_line(&sent), "POST /v1beta/models/gemini-embedding-001:batchEmbedContents HTTP/1.1");
+    assert_eq!(String::from_utf8_lossy(&sent.body), batch("models/gemini-embedding-001"));
+    let other = ask(&gateway, path, &batch("models/other")).await;
+    let error = &other.json()["error"];
+    assert_eq!((other.status, &error["status"]), (400, &json!("INVALID_ARGUMENT")), "{error}");
+    assert_eq!(error["details"][1]["fieldViolations"][0]["field"], "requests.0.model", "{error}");
+    let records = gateway.records(6).await;
+    let counted = |record: &Value| (record["operation"].clone(), record["tokens"]["input"].clone());
+    let batch = records.iter().find(|record| record["tokens"]["input"] == 9);
+    let batch = batch.unwrap_or_else(|| panic!("{records:?}"));
+    assert_eq!(
+        (&batch["operation"], batch["cost_micro_usd"].as_f64()),
+        (&json!("embeddings"), Some(9_000.0)),
+        "{batch}"
+    );
+    let estimated = records.iter().filter(|record| counted(record) == (json!("embeddings"), json!(1)));
+    assert_eq!(estimated.count(), 4, "what Google does not report is estimated: {records:?}");
+}
+
+#[tokio::test]
+async fn embeddings_are_adapted_in_both_directions() {
+    let (gateway, google, chat) = pair().await;
+    chat.then(Answer::json(
+        200,
+        r#"{"object":"list","data":[{"index":1,"embedding":[2]},{"index":0,"embedding":[1.50]}],"usage":{"prompt_tokens":3,"total_tokens":3}}"#,
+    ));
+    let batch = json!({"requests": [
+        {"model": "models/c/org/model:8b", "content": content("a"), "taskType": "RETRIEVAL_QUERY"},
+        {"model": "c/org/model:8b", "content": content("b")}]});
+    let path = "/v1beta/models/c/org/model:8b:batchEmbedContents";
+    let answer = ask(&gateway, path, &batch.to_string()).await;
+    assert_eq!(answer.header("x-llmgw-adapted"), Some("embeddings"), "{:?}", answer.body);
+    assert_eq!(
+        answer.json(),
+        json!({"embeddings": [{"values": [1.5]}, {"values": [2]}],
+            "usageMetadata": {"promptTokenCount": 3, "totalTokenCount": 3}})
+    );
+    let sent = chat.request(0).await;
+    assert_eq!(first_line(&sent), "POST /v1/embeddings HTTP/1.1");
+    assert_eq!(sent.json(), json!({"model": "org/model:8b", "input": ["a", "b"]}));
+
+    google.then(Answer::json(200, r#"{"embeddings":[{"values":[0.5,0.25]}]}"#));
+    let ask_openai = json!({"model": "p/gemini-embedding-001", "input": "abcd", "dimensions": 2,
+        "encoding_format": "base64"});
+    let answer = gateway.client().post("/v1/embeddings", ask_openai.to_string()).await;
+    assert_eq!(answer.header("x-llmgw-adapted"), Some("gemini_embeddings"), "{:?}", answer.body);
+    let list = answer.json();
+    assert_eq!(list["data"][0]["embedding"], "AAAAPwAAgD4=", "{list}");
+    let sent = google.request(0).await;
+    assert_eq!(first_line(&sent), "POST /v1beta/models/gemini-embedding-001:batchEmbedContents HTTP/1.1");
+    assert_eq!(
+        sent.json(),
+        json!({"requests": [{"model": "models/gemini-embedding-001", "content": content("abcd"), "outputDimensionality": 2}]})
+    );
+    google.then(Answer::json(
+        429,
+        r#"{"error":{"code":429,"message":"Too many.","status":"RESOURCE_EXHAUSTED"}}"#,
+    ));
+    let refused = gateway.client().post("/v1/embeddings", ask_openai.to_string()).await;
+    assert_eq!((refused.status, &refused.json()["error"]["message"]), (429, &json!("Too many.")));
+    chat.then(Answer::json(400, r#"{"error":{"message":"Too long.","type":"invalid_request_error"}}"#));
+    let refused = ask(&gateway, path, &batch.to_string()).await;
+    let error = &refused.json()["error"];
+    assert_eq!((&error["code"], &error["status"]), (&json!(400), &json!("INVALID_ARGUMENT")), "{error}");
+    let records = gateway.records(4).await;
+    assert!(records.iter().all(|record| record["operation"] == "embeddings"), "{records:?}");
+    // A model that only converses makes no embeddings, and the reverse.
+    let body = json!({"content": content("a")}).to_string();
+    let refused = ask(&gateway, "/v1beta/models/p/m:embedContent", &body).await;
+    assert_eq!((refused.status, &refused.json()["error"]["status"]), (400, &json!("INVALID_ARGUMENT")));
+    let refused = ask(&gateway, "/v1/models/p/gemini-embedding-001:generateContent", &question()).await;
+    assert_eq!(refused.status, 400, "{:?}", refused.body);
 }

@@ -200,7 +200,10 @@ impl Exchange {
                 });
                 self.capture(parts);
                 let is_gemini = matches!(named, Named::Call(_));
-                let dialect = if is_gemini { Some(Dialect::Gemini) } else { operation.dialect() };
+                let dialect = match named {
+                    Named::Call(call) => Some(call.method.dialect()),
+                    Named::Nothing | Named::Model(_) => operation.dialect(),
+                };
                 let dialect = dialect.unwrap_or(Dialect::Chat);
                 let authorized = AuthorizedRequest {
                     started: Instant::now(),

@@ -125,11 +125,12 @@ pub enum Dialect {
     Videos,
     Gemini,
     Bedrock,
+    GeminiEmbeddings,
 }
 
 impl Dialect {
     /// Every dialect.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Chat,
         Self::Responses,
         Self::Messages,
@@ -140,6 +141,7 @@ impl Dialect {
         Self::Videos,
         Self::Gemini,
         Self::Bedrock,
+        Self::GeminiEmbeddings,
     ];
 
     /// The dialects in which videos can be requested.
@@ -153,7 +155,9 @@ impl Dialect {
             Self::Responses => &[Self::Chat, Self::Messages, Self::Gemini, Self::Bedrock],
             Self::Images => &[Self::Gemini],
             Self::Gemini => &[Self::Chat, Self::Messages, Self::Bedrock, Self::Responses],
-            Self::Embeddings | Self::Speech | Self::Transcription | Self::Videos | Self::Bedrock => &[],
+            Self::Embeddings => &[Self::GeminiEmbeddings],
+            Self::GeminiEmbeddings => &[Self::Embeddings],
+            Self::Speech | Self::Transcription | Self::Videos | Self::Bedrock => &[],
         }
     }
 
@@ -175,6 +179,7 @@ impl Dialect {
             Self::Videos => "videos",
             Self::Gemini => "gemini",
             Self::Bedrock => "bedrock",
+            Self::GeminiEmbeddings => "gemini_embeddings",
         }
     }
 }

@@ -2461,7 +2461,7 @@ export type ProjectPatch = {
 };
 
 /** A wire protocol. */
-export type Protocol = "chat" | "responses" | "messages" | "embeddings" | "speech" | "transcription" | "images" | "videos" | "gemini" | "bedrock";
+export type Protocol = "chat" | "responses" | "messages" | "embeddings" | "speech" | "transcription" | "images" | "videos" | "gemini" | "bedrock" | "gemini_embeddings";
 
 /** The source of token counts: the upstream, what was relayed, an estimate; `none` if nothing was used. */
 export type Provenance = "reported" | "measured" | "estimated" | "none";

@@ -207,6 +207,13 @@ pub(crate) fn draft(routed: RoutedRequest<'_>, target: &Target) -> Result<Draft,
         None => Naming::Model(model),
     };
     let segments = request::build(&routed.body.segments, head, naming, asks, preamble.as_deref());
+    let segments = match head.is_batch {
+        true => match wire::adapt::with_batch_models(&segments.concat(), &head.model, model)? {
+            Some(body) => vec![body.into()],
+            None => segments,
+        },
+        false => segments,
+    };
     let include_usage = head.include_usage;
     if native {
         let dialect = head.dialect;
@@ -219,7 +226,8 @@ pub(crate) fn draft(routed: RoutedRequest<'_>, target: &Target) -> Result<Draft,
         if let Some(rejection) = wire::adapt::sealed_elsewhere(head, &segments) {
             return Err(rejection);
         }
-        let understood = dialect.is_conversation() || dialect == Dialect::Images;
+        let is_google = dialect == Dialect::GeminiEmbeddings;
+        let understood = dialect.is_conversation() || dialect == Dialect::Images || is_google;
         let (segments, dropped) = signed(segments, head, target);
         let native = AnswerReader::Native { dialect, include_usage, dropped };
         let reader = if understood { native } else { AnswerReader::Proxied(head.vectors) };
@@ -228,7 +236,8 @@ pub(crate) fn draft(routed: RoutedRequest<'_>, target: &Target) -> Result<Draft,
             Some(voice) => with_voice(segments, voice),
             None => segments,
         };
-        let path = path(target, dialect, UpstreamCall::answer(head.stream))?;
+        let call = if head.is_batch { UpstreamCall::Batch } else { UpstreamCall::answer(head.stream) };
+        let path = path(target, dialect, call)?;
         let members = Vec::new();
         let request = TargetRequest { reader, path, segments, members };
         return Ok(Draft::Ready(if dialect == Dialect::Transcription {

@@ -127,7 +127,7 @@ impl<'a> Demand<'a> {
             Dialect::Images => picture,
             Dialect::Speech => SPEECH_TOKENS.saturating_mul(input.characters),
             Dialect::Transcription => input.audio_ms_max().div_ceil(1_000).saturating_mul(SPOKEN_TOKENS),
-            Dialect::Embeddings | Dialect::Videos => 0,
+            Dialect::Embeddings | Dialect::GeminiEmbeddings | Dialect::Videos => 0,
         };
         one.saturating_mul(self.count())
     }
@@ -152,6 +152,7 @@ impl<'a> Demand<'a> {
             | Dialect::Responses
             | Dialect::Messages
             | Dialect::Embeddings
+            | Dialect::GeminiEmbeddings
             | Dialect::Gemini
             | Dialect::Bedrock => Units::ZERO,
         }
@@ -173,7 +174,7 @@ fn operation(dialect: Dialect) -> Operation {
         Dialect::Gemini => Operation::GenerateContent,
         Dialect::Responses => Operation::Responses,
         Dialect::Messages => Operation::Messages,
-        Dialect::Embeddings => Operation::Embeddings,
+        Dialect::Embeddings | Dialect::GeminiEmbeddings => Operation::Embeddings,
         Dialect::Speech => Operation::Speech,
         Dialect::Transcription => Operation::Transcription,
         Dialect::Images => Operation::Images,

@@ -9,7 +9,7 @@ use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
 use shared::provider::path::UpstreamCall;
 use wire::adapt::Counting;
-use wire::request::{self, GeminiCall, Head, HeadScan, Naming};
+use wire::request::{self, GeminiCall, GeminiKind, Head, HeadScan, Naming};
 
 use super::answer::name_target;
 use super::count_tokens::{BODY_BYTES_MAX, X_TOKEN_COUNT, counted_natively};
@@ -79,7 +79,7 @@ fn unwrapped(head: &Head, body: &[Bytes]) -> Result<Option<(Head, Vec<u8>)>, Fau
     let inner = inner.filter(Value::is_object);
     let inner =
         inner.ok_or_else(|| invalid("Missing required member: 'contents'."))?.to_string().into_bytes();
-    let call = GeminiCall { model: head.model.clone(), stream: false, is_generation: true };
+    let call = GeminiCall { model: head.model.clone(), stream: false, kind: GeminiKind::Generation };
     let mut scan = HeadScan::of_gemini(call);
     let scanned = scan.push(&inner).and_then(|()| scan.finish());
     Ok(Some((scanned.map_err(|error| of_scan_error(&error))?, inner)))

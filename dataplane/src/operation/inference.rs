@@ -16,7 +16,7 @@ use shared::port::Insider;
 use shared::routing::Target;
 use shared::snapshot::{Route, Snapshot};
 use wire::multipart::{self, FormFault, FormScan};
-use wire::request::{GeminiCall, Head, HeadScan, ScanError};
+use wire::request::{GeminiCall, GeminiKind, Head, HeadScan, ScanError};
 
 use crate::adapt::{self, RoutedRequest};
 use crate::admit::labels;
@@ -146,7 +146,8 @@ pub(crate) async fn explain(
 impl AuthorizedRequest<'_> {
     /// Returns the call that the path of a Gemini request contains.
     fn call(&self) -> Option<GoogleCall<'_>> {
-        if self.dialect == Dialect::Gemini { google::call(self.request.uri.path()) } else { None }
+        let is_of_google = matches!(self.dialect, Dialect::Gemini | Dialect::GeminiEmbeddings);
+        if is_of_google { google::call(self.request.uri.path()) } else { None }
     }
 
     pub(super) fn worker(&self) -> &Rc<Worker> {
@@ -269,9 +270,13 @@ fn of_path(call: GoogleCall<'_>) -> Result<GeminiCall, Fault> {
     let model = percent_decode_str(call.model).decode_utf8().map_err(|_| {
         Fault::new(ErrorKind::InvalidRequest, "The model in the path is not UTF-8.").param("model").closing()
     })?;
-    let stream = call.method == GoogleMethod::GenerateStream;
-    let is_generation = call.method != GoogleMethod::CountTokens;
-    Ok(GeminiCall { model: model.into_owned(), stream, is_generation })
+    let kind = match call.method {
+        GoogleMethod::Generate | GoogleMethod::GenerateStream => GeminiKind::Generation,
+        GoogleMethod::CountTokens => GeminiKind::Count,
+        GoogleMethod::Embed => GeminiKind::Embedding,
+        GoogleMethod::EmbedBatch => GeminiKind::EmbeddingBatch,
+    };
+    Ok(GeminiCall { model: model.into_owned(), stream: call.method == GoogleMethod::GenerateStream, kind })
 }
 
 /// RESP-3: the answer of a background request could be neither relayed nor accounted for.

@@ -93,11 +93,13 @@ impl ModelListing<'_> {
 
     /// Returns the methods of Google's API that a request through `route` may call.
     fn methods(&self, route: &Route) -> Value {
-        let is_served = |target: &Target| target.serves(Dialect::Gemini) && self.serves(route, target);
-        match route.targets().iter().any(is_served) {
-            true => json!(["generateContent", "streamGenerateContent", "countTokens"]),
-            false => json!([]),
-        }
+        let is_served = |dialect: Dialect| {
+            route.targets().iter().any(|target| target.serves(dialect) && self.serves(route, target))
+        };
+        let answers = ["generateContent", "streamGenerateContent", "countTokens"];
+        let answers = answers.into_iter().filter(|_| is_served(Dialect::Gemini));
+        let embeddings = ["embedContent", "batchEmbedContents"].into_iter();
+        answers.chain(embeddings.filter(|_| is_served(Dialect::GeminiEmbeddings))).collect()
     }
 
     fn entry(&self, id: &str, route: &Route) -> Value {

@@ -5,7 +5,7 @@
 //! shows itself by its key or by a header.
 
 use http::request::Parts;
-use shared::operation::Operation;
+use shared::operation::{Dialect, Operation};
 
 /// A call of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub(crate) enum GoogleMethod {
     Generate,
     GenerateStream,
     CountTokens,
+    Embed,
+    EmbedBatch,
 }
 
 impl GoogleMethod {
@@ -29,6 +31,15 @@ impl GoogleMethod {
         match self {
             Self::Generate | Self::GenerateStream => Operation::GenerateContent,
             Self::CountTokens => Operation::CountTokens,
+            Self::Embed | Self::EmbedBatch => Operation::Embeddings,
+        }
+    }
+
+    /// Returns the client's dialect.
+    pub(crate) fn dialect(self) -> Dialect {
+        match self {
+            Self::Generate | Self::GenerateStream | Self::CountTokens => Dialect::Gemini,
+            Self::Embed | Self::EmbedBatch => Dialect::GeminiEmbeddings,
         }
     }
 
@@ -37,6 +48,8 @@ impl GoogleMethod {
             "generateContent" => Self::Generate,
             "streamGenerateContent" => Self::GenerateStream,
             "countTokens" => Self::CountTokens,
+            "embedContent" => Self::Embed,
+            "batchEmbedContents" => Self::EmbedBatch,
             _ => return None,
         })
     }
@@ -152,7 +165,7 @@ pub(crate) fn absent(path: &str) -> &'static str {
 }
 
 const METHODS: &str = "There is no such method of a model here. Served are generateContent, \
-     streamGenerateContent and countTokens.";
+     streamGenerateContent, countTokens, embedContent and batchEmbedContents.";
 
 /// The first parts of Google's paths below `/v1`, all of which OpenAI has as well or might have.
 const SHARED: [&str; 9] = [
@@ -181,6 +194,8 @@ mod tests {
             ("/v1beta/models/groq/llama-3:8b:generateContent", "groq/llama-3:8b", GoogleMethod::Generate),
             ("/v1beta/models/groq%2Fllama%3A8b:generateContent", "groq%2Fllama%3A8b", GoogleMethod::Generate),
             ("/v1beta1/publishers/google/models/g:generateContent", "g", GoogleMethod::Generate),
+            ("/v1/models/a/b:embedContent", "a/b", GoogleMethod::Embed),
+            ("/v1beta/models/e:batchEmbedContents", "e", GoogleMethod::EmbedBatch),
             (
                 "/v1beta1/projects/p/locations/eu/publishers/google/models/a/b:streamGenerateContent",
                 "a/b",

@@ -85,7 +85,7 @@ pub(crate) struct UpstreamRequest<'a> {
 fn allowed(dialect: Dialect) -> &'static [HeaderName] {
     match dialect {
         Dialect::Messages => &MESSAGES,
-        Dialect::Gemini => &[],
+        Dialect::Gemini | Dialect::GeminiEmbeddings => &[],
         _ => &OPENAI,
     }
 }

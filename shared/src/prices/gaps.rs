@@ -14,7 +14,7 @@ impl Prices {
         let speaks = |some: &[Dialect]| dialects.iter().any(|dialect| some.contains(dialect));
         let converses = dialects.iter().any(|dialect| dialect.is_conversation()) && !is_of_reader;
         let counted = [
-            (Class::Input, converses || speaks(&[Dialect::Embeddings])),
+            (Class::Input, converses || speaks(&[Dialect::Embeddings, Dialect::GeminiEmbeddings])),
             (Class::CacheRead, converses && !self.cached_as_input),
             (Class::CacheWrite, converses && speaks(&[Dialect::Messages, Dialect::Bedrock])),
             (Class::CacheWrite1h, converses && speaks(&[Dialect::Messages, Dialect::Bedrock])),

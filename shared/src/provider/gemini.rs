@@ -16,8 +16,8 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     auth: Auth::Header("x-goog-api-key"),
     api_key_required: true,
     fields: &[],
-    dialects: &[Dialect::Gemini],
-    families: &[],
+    dialects: &[Dialect::Gemini, Dialect::GeminiEmbeddings],
+    families: FAMILIES,
     layouts: LAYOUTS,
     added_by_sdk: &["/models"],
     headers: &[],
@@ -42,6 +42,8 @@ const RULES: &[PathRule] = &[
     rule(&[UpstreamCall::Predict], "/v1beta/models/{model}:predict"),
     rule(&[UpstreamCall::Start], "/v1beta/models/{model}:predictLongRunning"),
     rule(&[UpstreamCall::Poll], "/v1beta/{id}"),
+    embeddings(&[UpstreamCall::Whole], "/v1beta/models/{model}:embedContent"),
+    embeddings(&[UpstreamCall::Batch], "/v1beta/models/{model}:batchEmbedContents"),
 ];
 
 const BELOW_VERSION: &[PathRule] = &[
@@ -51,6 +53,8 @@ const BELOW_VERSION: &[PathRule] = &[
     rule(&[UpstreamCall::Predict], "/models/{model}:predict"),
     rule(&[UpstreamCall::Start], "/models/{model}:predictLongRunning"),
     rule(&[UpstreamCall::Poll], "/{id}"),
+    embeddings(&[UpstreamCall::Whole], "/models/{model}:embedContent"),
+    embeddings(&[UpstreamCall::Batch], "/models/{model}:batchEmbedContents"),
 ];
 
 const LISTS: &[ListRule] =
@@ -61,3 +65,16 @@ const LISTS_BELOW_VERSION: &[ListRule] =
 const fn rule(calls: &'static [UpstreamCall], template: &'static str) -> PathRule {
     PathRule { dialect: Dialect::Gemini, calls, template }
 }
+
+const fn embeddings(calls: &'static [UpstreamCall], template: &'static str) -> PathRule {
+    PathRule { dialect: Dialect::GeminiEmbeddings, calls, template }
+}
+
+/// The dialect of each family of models, by the beginning of their names.
+const FAMILIES: &[(&str, &[Dialect])] = &[
+    ("gemini-embedding", &[Dialect::GeminiEmbeddings]),
+    ("text-embedding", &[Dialect::GeminiEmbeddings]),
+    ("text-multilingual-embedding", &[Dialect::GeminiEmbeddings]),
+    ("embedding", &[Dialect::GeminiEmbeddings]),
+    ("", &[Dialect::Gemini]),
+];

@@ -15,6 +15,8 @@ use crate::percent;
 pub enum UpstreamCall {
     /// A request for a whole answer.
     Whole,
+    /// A request for the answers to several inputs, if it has a path of its own.
+    Batch,
     /// A request for an answer as a stream.
     Stream,
     /// A request for the number of tokens of a request.

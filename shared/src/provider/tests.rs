@@ -90,6 +90,14 @@ const CASES: &[(&str, &str, Dialect, UpstreamCall, &str)] = &[
     ),
     ("gemini", "", Dialect::Gemini, UpstreamCall::Poll, "/v1beta/a-1%3A0"),
     (
+        "gemini",
+        "",
+        Dialect::GeminiEmbeddings,
+        UpstreamCall::Batch,
+        "/v1beta/models/a-1%3A0:batchEmbedContents",
+    ),
+    ("gemini", "/v1", Dialect::GeminiEmbeddings, UpstreamCall::Whole, "/v1/models/a-1%3A0:embedContent"),
+    (
         "vertex",
         "",
         Dialect::Gemini,

@@ -36,6 +36,7 @@ impl Counting<'_> {
             | Dialect::Responses
             | Dialect::Messages
             | Dialect::Embeddings
+            | Dialect::GeminiEmbeddings
             | Dialect::Speech
             | Dialect::Transcription
             | Dialect::Images

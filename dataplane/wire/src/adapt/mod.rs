@@ -6,6 +6,7 @@
 //! field is in the pair's table of losses, which code, tests and `docs/adaptations.md` share.
 
 mod adjusted;
+mod batch_models;
 mod call_id;
 mod chat_client;
 mod chat_over_bedrock;
@@ -14,12 +15,15 @@ mod chat_over_messages;
 mod chat_over_responses;
 mod chat_rules;
 mod counting;
+mod embeddings_over_gemini_embeddings;
 mod features;
 mod function_calls;
+mod gemini_embeddings_over_embeddings;
 mod gemini_over_chat;
 mod images_over_gemini;
 mod loss;
 mod messages_over_chat;
+mod never_streamed;
 mod origin_trail;
 mod param;
 mod responses_over_chat;
@@ -42,6 +46,7 @@ use shared::provider::quirks::ToolIds;
 use shared::reasoning_seal::ReasoningSeal;
 use shared::usage::TokenCounts;
 
+pub use batch_models::with_batch_models;
 pub use counting::Counting;
 pub use features::{lacking, sealed_elsewhere};
 pub use loss::{Fate, Loss};
@@ -113,6 +118,8 @@ pub static ADAPTATIONS: &[Adaptation] = &[
     through_chat::by_way_of_chat(Dialect::Gemini, Dialect::Responses, |asking| {
         through_chat::prepare(&gemini_over_chat::CLIENT, &chat_over_responses::TARGET, asking)
     }),
+    embeddings_over_gemini_embeddings::PAIR,
+    gemini_embeddings_over_embeddings::PAIR,
 ];
 
 /// A client's request with the properties of the target that is to answer it.
@@ -265,7 +272,7 @@ pub trait Answers: Debug {
 /// Returns the usage in a whole body, an answer or an error, of a target that speaks `target`.
 pub fn usage_in(target: Dialect, body: &[u8]) -> Option<(TokenCounts, Extras)> {
     match target {
-        Dialect::Gemini => Some((gemini::usage_in(body)?, Extras::default())),
+        Dialect::Gemini | Dialect::GeminiEmbeddings => Some((gemini::usage_in(body)?, Extras::default())),
         Dialect::Bedrock => Some((bedrock::usage_in(body)?, Extras::default())),
         Dialect::Chat
         | Dialect::Responses

@@ -171,6 +171,7 @@ fn with_images(
             Dialect::Chat
             | Dialect::Messages
             | Dialect::Embeddings
+            | Dialect::GeminiEmbeddings
             | Dialect::Speech
             | Dialect::Transcription
             | Dialect::Images

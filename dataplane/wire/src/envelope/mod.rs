@@ -59,7 +59,7 @@ impl EnvelopeFamily {
     pub fn of(dialect: Dialect) -> Self {
         match dialect {
             Dialect::Messages => Self::Anthropic,
-            Dialect::Gemini => Self::Google,
+            Dialect::Gemini | Dialect::GeminiEmbeddings => Self::Google,
             Dialect::Chat
             | Dialect::Responses
             | Dialect::Embeddings

@@ -132,7 +132,7 @@ impl VectorRewriter {
 }
 
 /// Returns the numbers between the brackets of a list as 32-bit floats, little-endian, in base64 between quotes.
-fn in_base64(list: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn in_base64(list: &[u8]) -> Option<Vec<u8>> {
     let mut floats = Vec::with_capacity(list.len() / 2);
     if !list.trim_ascii().is_empty() {
         for number in list.split(|byte| *byte == b',') {
@@ -147,7 +147,7 @@ fn in_base64(list: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns the floats in base64 as a list of numbers.
-fn in_numbers(base64: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn in_numbers(base64: &[u8]) -> Option<Vec<u8>> {
     // A slash may be escaped.
     let base64: Vec<u8> = base64.iter().copied().filter(|byte| *byte != b'\\').collect();
     let bytes = STANDARD.decode(base64).ok()?;

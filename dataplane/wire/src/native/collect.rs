@@ -22,6 +22,7 @@ pub fn collect(dialect: Dialect, stream: &[u8]) -> Result<Vec<u8>, BadAnswer> {
         Dialect::Gemini => gemini::collect(&events),
         Dialect::Bedrock
         | Dialect::Embeddings
+        | Dialect::GeminiEmbeddings
         | Dialect::Speech
         | Dialect::Transcription
         | Dialect::Images

@@ -179,7 +179,7 @@ fn family(dialect: Dialect) -> DialectFamily {
     match dialect {
         Dialect::Messages => DialectFamily::Messages,
         Dialect::Responses => DialectFamily::Responses,
-        Dialect::Gemini => DialectFamily::Gemini,
+        Dialect::Gemini | Dialect::GeminiEmbeddings => DialectFamily::Gemini,
         Dialect::Chat
         | Dialect::Embeddings
         | Dialect::Speech

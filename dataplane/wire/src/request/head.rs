@@ -13,7 +13,7 @@ use super::fields::{
     BodyChange, BodyEdit, EDITS_MAX, Fields, MemberValue, Misspelling, NAME_BYTES_MAX, RequestMember, System,
 };
 use super::input::InputSize;
-use super::shape::RequestShape;
+use super::shape::{EMBEDDING, RequestShape, SystemText};
 use crate::json::{DEPTH_MAX, JsonFault, StrictScanner, What, unescape, unescape_owned};
 use crate::multipart::FormFields;
 
@@ -33,8 +33,37 @@ pub struct GeminiCall {
     pub model: String,
     /// True if the answer is to be a stream.
     pub stream: bool,
-    /// True if the body must contain a conversation at its top level.
-    pub is_generation: bool,
+    /// The kind of the request.
+    pub kind: GeminiKind,
+}
+
+/// The kinds of requests in Google's form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GeminiKind {
+    /// A request for an answer: the body must contain the conversation.
+    Generation,
+    /// A request for the number of tokens of a conversation, or of another request that the body contains.
+    Count,
+    /// A request for the embedding of one content.
+    Embedding,
+    /// A request for the embeddings of several contents.
+    EmbeddingBatch,
+}
+
+impl GeminiKind {
+    fn dialect(self) -> Dialect {
+        match self {
+            Self::Generation | Self::Count => Dialect::Gemini,
+            Self::Embedding | Self::EmbeddingBatch => Dialect::GeminiEmbeddings,
+        }
+    }
+
+    fn shape(self) -> &'static RequestShape {
+        match self {
+            Self::Embedding => &EMBEDDING,
+            Self::Generation | Self::Count | Self::EmbeddingBatch => RequestShape::of(self.dialect()),
+        }
+    }
 }
 
 /// The facts of a request.
@@ -79,6 +108,8 @@ pub struct Head {
     pub input: Rc<InputSize>,
     /// True if the request asks for the state of an operation and starts none.
     pub is_poll: bool,
+    /// True if a Gemini request asks for the embeddings of several contents.
+    pub is_batch: bool,
     /// True if a Gemini request has no contents of its own, as one that counts those of a request within it.
     pub lacks_conversation: bool,
     /// The provider-side features that a Responses request uses.
@@ -203,6 +234,7 @@ impl Head {
                 None => InputSize { audio_bytes: form.bytes, ..InputSize::default() },
             }),
             is_poll: false,
+            is_batch: false,
             lacks_conversation: false,
             state: ProviderState::default(),
             edits: form.models.into_iter().map(edit).collect(),
@@ -221,7 +253,8 @@ impl HeadScan {
 
     /// Creates a scan for the body of a Gemini request.
     pub fn of_gemini(call: GeminiCall) -> Self {
-        Self { path: Some(Box::new(call)), ..Self::new(Dialect::Gemini) }
+        let (dialect, fields) = (call.kind.dialect(), Fields::new(call.kind.shape()));
+        Self { dialect, scanner: StrictScanner::default(), fields, path: Some(Box::new(call)) }
     }
 
     /// Reads the next piece of the body.
@@ -246,6 +279,7 @@ impl HeadScan {
         let end_user =
             text(fields, fields.value(RequestMember::EndUser)).or_else(|| text(fields, fields.user_id));
         let end_user = end_user.map(String::into_boxed_str);
+        let kind = self.path.as_ref().map(|call| call.kind);
         let (model, stream) = match self.path.take() {
             Some(call) => of_path(fields, *call, &state)?,
             None => {
@@ -280,6 +314,7 @@ impl HeadScan {
             vectors: vectors(self.dialect, fields),
             input: Rc::new(fields.input_size()),
             is_poll: fields.value(RequestMember::Operation).is_given(),
+            is_batch: kind == Some(GeminiKind::EmbeddingBatch),
             lacks_conversation: !fields.value(RequestMember::Conversation).is_given(),
             state,
             has_system: fields.value(RequestMember::System) != MemberValue::Absent,
@@ -296,7 +331,7 @@ fn of_path(
     call: GeminiCall,
     state: &ProviderState,
 ) -> Result<(String, bool), ScanError> {
-    let GeminiCall { model, stream, is_generation } = call;
+    let GeminiCall { model, stream, kind } = call;
     if model.len() > NAME_BYTES_MAX {
         return Err(ScanFault::ModelTooLong.into());
     }
@@ -304,10 +339,10 @@ fn of_path(
     if value.is_given() && text(fields, value).as_deref().map(bare_model) != Some(bare_model(&model)) {
         return Err(ScanFault::ModelDiffers.into());
     }
-    if is_generation {
+    if kind != GeminiKind::Count {
         check_conversation(fields, state)?;
     }
-    if fields.value(RequestMember::System) == MemberValue::Absent {
+    if fields.shape.system != SystemText::None && fields.value(RequestMember::System) == MemberValue::Absent {
         let first = fields.first_member;
         let change = BodyChange::System(System::First);
         fields.edits.insert(0, BodyEdit { span: first..first, change });

@@ -13,7 +13,8 @@ pub(crate) use build::splice;
 pub use build::{Naming, build};
 pub use cache_marks::{CachePoints, with_cache_mark, with_cache_points};
 pub use head::{
-    GeminiCall, Head, HeadScan, MediaWish, ProviderState, ScanError, ScanFault, VectorForm, bare_model,
+    GeminiCall, GeminiKind, Head, HeadScan, MediaWish, ProviderState, ScanError, ScanFault, VectorForm,
+    bare_model,
 };
 pub use input::{BYTES_PER_TOKEN, FILE_TOKENS_UNKNOWN, InputSize, InputTokens};
 pub use members::{ChangedRequest, with_members};

@@ -26,6 +26,8 @@ pub(super) struct RequestShape {
     pub(super) counts_characters: bool,
     /// True for Gemini: the path contains the model, system text is an object, and media are known by their data alone.
     pub(super) is_gemini: bool,
+    /// True if the model and the task of each element of the conversation are no text.
+    pub(super) has_terms: bool,
 }
 
 /// The position of system text in a request.
@@ -55,6 +57,7 @@ impl RequestShape {
             Dialect::Images => &IMAGES,
             Dialect::Videos => &VIDEOS,
             Dialect::Gemini => &GEMINI,
+            Dialect::GeminiEmbeddings => &EMBEDDING_BATCH,
             Dialect::Transcription | Dialect::Bedrock => &OTHER,
         }
     }
@@ -87,6 +90,7 @@ static CHAT: RequestShape = RequestShape {
     takes_tokens: false,
     counts_characters: false,
     is_gemini: false,
+    has_terms: false,
 };
 
 static MESSAGES: RequestShape = RequestShape {
@@ -108,6 +112,7 @@ static MESSAGES: RequestShape = RequestShape {
     takes_tokens: false,
     counts_characters: false,
     is_gemini: false,
+    has_terms: false,
 };
 
 static RESPONSES: RequestShape = RequestShape {
@@ -135,6 +140,7 @@ static RESPONSES: RequestShape = RequestShape {
     takes_tokens: false,
     counts_characters: false,
     is_gemini: false,
+    has_terms: false,
 };
 
 static EMBEDDINGS: RequestShape = RequestShape {
@@ -199,6 +205,33 @@ static GEMINI: RequestShape = RequestShape {
     ..BARE
 };
 
+/// Google's request for the embedding of one content.
+pub(super) static EMBEDDING: RequestShape = RequestShape {
+    named: |name| match name {
+        b"content" => RequestMember::Conversation,
+        b"stream" => RequestMember::Other,
+        _ => common(name),
+    },
+    conversation: "content",
+    kinds: Kinds::Object,
+    is_gemini: true,
+    ..BARE
+};
+
+/// Google's request for the embeddings of several contents.
+static EMBEDDING_BATCH: RequestShape = RequestShape {
+    named: |name| match name {
+        b"requests" => RequestMember::Conversation,
+        b"stream" => RequestMember::Other,
+        _ => common(name),
+    },
+    conversation: "requests",
+    kinds: Kinds::Array,
+    is_gemini: true,
+    has_terms: true,
+    ..BARE
+};
+
 const BARE: RequestShape = RequestShape {
     named: common,
     conversation: "",
@@ -210,6 +243,7 @@ const BARE: RequestShape = RequestShape {
     takes_tokens: false,
     counts_characters: false,
     is_gemini: false,
+    has_terms: false,
 };
 
 static OTHER: RequestShape = BARE;

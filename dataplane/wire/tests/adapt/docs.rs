@@ -76,6 +76,8 @@ fn title(dialect: Dialect) -> &'static str {
         Dialect::Gemini => "Gemini",
         Dialect::Bedrock => "Bedrock",
         Dialect::Images => "Images",
+        Dialect::Embeddings => "Embeddings",
+        Dialect::GeminiEmbeddings => "Gemini embeddings",
         other => other.name(),
     }
 }

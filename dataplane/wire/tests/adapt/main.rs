@@ -21,6 +21,7 @@ mod chat_over_messages_meaning;
 mod chat_over_responses;
 mod chat_reader;
 mod docs;
+mod embeddings;
 mod every_path;
 mod failed_ends;
 mod flaws;

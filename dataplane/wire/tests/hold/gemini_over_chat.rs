@@ -5,7 +5,7 @@ use serde_json::Value;
 use shared::operation::Dialect;
 use wire::adapt::{Answers, Asking, Traits, find};
 use wire::native;
-use wire::request::{GeminiCall, Head, HeadScan, Naming, build};
+use wire::request::{GeminiCall, GeminiKind, Head, HeadScan, Naming, build};
 use wire::stream::{StreamOptions, StreamState};
 
 use super::{answered, decode, pieces};
@@ -33,7 +33,7 @@ pub(crate) fn holds(input: &[u8]) {
 /// Asserts that the facts of a request do not depend on the cuts, and that the gateway's system text keeps it JSON.
 fn scanned(whole: &[u8], pieces: &[&[u8]]) {
     let scan = |pieces: &[&[u8]]| {
-        let call = GeminiCall { model: "m".to_owned(), stream: false, is_generation: true };
+        let call = GeminiCall { model: "m".to_owned(), stream: false, kind: GeminiKind::Generation };
         let mut scan = HeadScan::of_gemini(call);
         pieces.iter().try_for_each(|piece| scan.push(piece)).and_then(|()| scan.finish())
     };

@@ -5,12 +5,13 @@ use shared::provider::path::UpstreamCall;
 use shared::usage::{TokenCounts, Units};
 
 use super::images::{GeminiImage, refusal, take_images, words};
+use crate::adapt::never_streamed::NeverStreamed;
 use crate::adapt::{Answers, BadAnswer, TranslatedAnswer};
-use crate::envelope::{StreamError, chat_stream_error};
+use crate::envelope::StreamError;
 use crate::extras::Extras;
 use crate::gemini::{GeminiAnswer, GeminiUsage};
 use crate::json::JsonWriter;
-use crate::stream::{AnswerStream, StreamState, Trouble};
+use crate::stream::AnswerStream;
 
 /// Translates the answers to one request.
 #[derive(Clone, Copy, Debug)]
@@ -110,27 +111,4 @@ fn write_usage(usage: &TokenCounts, image_tokens: Option<u64>, json: &mut JsonWr
         json.name("text_tokens").number(output.saturating_sub(tokens)).end_object();
     }
     json.name("total_tokens").number(input.saturating_add(output)).end_object();
-}
-
-/// Placeholder for a streamed answer, which is never requested. Any chunk sets an error.
-#[derive(Debug, Default)]
-struct NeverStreamed {
-    state: StreamState,
-}
-
-impl AnswerStream for NeverStreamed {
-    fn push(&mut self, _chunk: Bytes, _out: &mut Vec<Bytes>) {
-        let error = || StreamError::unreadable_stream("images are not streamed by this target");
-        self.state.error.get_or_insert_with(error);
-    }
-
-    fn end(&mut self, _out: &mut Vec<Bytes>) {}
-
-    fn state(&self) -> &StreamState {
-        &self.state
-    }
-
-    fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
-        chat_stream_error(trouble.row, trouble.message, trouble.request_id)
-    }
 }

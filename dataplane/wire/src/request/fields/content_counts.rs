@@ -89,6 +89,8 @@ pub(super) enum InnerKey {
     Candidates,
     /// The parts of Gemini's system text.
     SystemParts,
+    /// The model or the task of one of Gemini's requests for embeddings.
+    Term,
 }
 
 /// The kind of a string that has ended, if it has a meaning besides its length.
@@ -116,7 +118,8 @@ impl InnerKey {
             | Self::UserId
             | Self::OutputBound
             | Self::Candidates
-            | Self::SystemParts => GLANCE_BYTES,
+            | Self::SystemParts
+            | Self::Term => GLANCE_BYTES,
         }
     }
 }
@@ -138,7 +141,8 @@ impl ContentCounts {
             | InnerKey::UserId
             | InnerKey::OutputBound
             | InnerKey::Candidates
-            | InnerKey::SystemParts => true,
+            | InnerKey::SystemParts
+            | InnerKey::Term => true,
         }
     }
 
@@ -225,6 +229,7 @@ impl ContentCounts {
         match name {
             b"type" if depth >= PART_DEPTH => InnerKey::Type,
             b"type" if depth == ITEM_DEPTH => InnerKey::ItemType,
+            b"model" | b"taskType" | b"task_type" if depth == ITEM_DEPTH => InnerKey::Term,
             b"image_url" | b"image" => {
                 self.picture_names += 1;
                 InnerKey::Address
@@ -304,6 +309,7 @@ impl ContentCounts {
                 self.signatures += u64::from(may_be_signature(glance));
                 true
             }
+            InnerKey::Term => shape.has_terms,
             InnerKey::Other
             | InnerKey::Arguments
             | InnerKey::ToolType

@@ -55,6 +55,7 @@ pub(in crate::request) enum Kinds {
     Text,
     TextOrArray,
     ArrayOrObject,
+    Object,
     Any,
 }
 
@@ -94,9 +95,9 @@ impl MemberValue {
 impl Kinds {
     pub(in crate::request) fn fit(self, value: MemberValue) -> bool {
         match value {
-            MemberValue::Array { .. } => self != Self::Text,
-            MemberValue::Text(_) => !matches!(self, Self::Array | Self::ArrayOrObject),
-            MemberValue::Object => matches!(self, Self::ArrayOrObject | Self::Any),
+            MemberValue::Array { .. } => !matches!(self, Self::Text | Self::Object),
+            MemberValue::Text(_) => !matches!(self, Self::Array | Self::ArrayOrObject | Self::Object),
+            MemberValue::Object => matches!(self, Self::ArrayOrObject | Self::Object | Self::Any),
             MemberValue::Absent
             | MemberValue::Null
             | MemberValue::Bool(_)
@@ -111,6 +112,7 @@ impl Kinds {
     pub(in crate::request) fn name(self) -> &'static str {
         match self {
             Self::Array | Self::ArrayOrObject => "an array",
+            Self::Object => "an object",
             Self::Text => "a string",
             Self::TextOrArray => "a string or an array",
             Self::Any => "given",

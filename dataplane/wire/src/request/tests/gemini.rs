@@ -1,11 +1,12 @@
 //! Requests of Gemini clients: the path contains model and method, and names have two spellings.
 
 use bytes::Bytes;
+use shared::operation::Dialect;
 
-use crate::request::{GeminiCall, Head, HeadScan, Naming, ScanError, build};
+use crate::request::{GeminiCall, GeminiKind, Head, HeadScan, Naming, ScanError, build};
 
 fn scan(body: &str, pieces: usize) -> Result<Head, ScanError> {
-    let call = GeminiCall { model: "p/m".to_owned(), stream: true, is_generation: true };
+    let call = GeminiCall { model: "p/m".to_owned(), stream: true, kind: GeminiKind::Generation };
     let mut scan = HeadScan::of_gemini(call);
     body.as_bytes().chunks(pieces).try_for_each(|piece| scan.push(piece))?;
     scan.finish()
@@ -90,5 +91,56 @@ fn an_unfit_request_is_refused_with_its_member() {
         ),
     ] {
         assert_eq!(scan(body, body.len()).unwrap_err().param.as_deref(), Some(param), "{body}");
+    }
+}
+
+fn embedding(kind: GeminiKind, body: &str, pieces: usize) -> Result<Head, ScanError> {
+    let mut scan = HeadScan::of_gemini(GeminiCall { model: "p/e".to_owned(), stream: false, kind });
+    body.as_bytes().chunks(pieces).try_for_each(|piece| scan.push(piece))?;
+    scan.finish()
+}
+
+#[test]
+fn only_the_texts_of_a_request_for_embeddings_are_counted() {
+    for (kind, body, bytes) in [
+        (
+            GeminiKind::Embedding,
+            r#"{"model":"models/p/e","content":{"parts":[{"text":"abcd"}]},"taskType":"RETRIEVAL_QUERY"}"#,
+            4,
+        ),
+        (
+            GeminiKind::EmbeddingBatch,
+            r#"{"requests":[{"model":"models/p/e","taskType":"RETRIEVAL_QUERY","content":{"parts":[{"text":"ab"}]}},
+                {"model":"models/p/e","task_type":"RETRIEVAL_QUERY","content":{"parts":[{"text":"cde"}]}}]}"#,
+            5,
+        ),
+    ] {
+        for pieces in [1, 7, body.len()] {
+            let head = embedding(kind, body, pieces).unwrap();
+            assert_eq!(head.input.text_bytes, bytes, "{body}");
+            assert_eq!((head.model.as_str(), head.dialect), ("p/e", Dialect::GeminiEmbeddings));
+            assert_eq!(head.is_batch, kind == GeminiKind::EmbeddingBatch);
+        }
+    }
+}
+
+#[test]
+fn a_request_for_embeddings_gets_no_system_text() {
+    let body = r#"{"content":{"parts":[{"text":"a"}]},"affinity_key":"k"}"#;
+    let head = embedding(GeminiKind::Embedding, body, body.len()).unwrap();
+    let sent = build(&[Bytes::from_static(body.as_bytes())], &head, Naming::Model("e"), true, Some("P"));
+    assert_eq!(sent.concat(), br#"{"content":{"parts":[{"text":"a"}]}}"#);
+}
+
+#[test]
+fn an_unfit_request_for_embeddings_is_refused_with_its_member() {
+    for (kind, body, param) in [
+        (GeminiKind::Embedding, "{}", "content"),
+        (GeminiKind::Embedding, r#"{"content":[]}"#, "content"),
+        (GeminiKind::Embedding, r#"{"model":"x","content":{}}"#, "model"),
+        (GeminiKind::EmbeddingBatch, r#"{"content":{}}"#, "requests"),
+        (GeminiKind::EmbeddingBatch, r#"{"requests":{}}"#, "requests"),
+    ] {
+        assert_eq!(embedding(kind, body, body.len()).unwrap_err().param.as_deref(), Some(param), "{body}");
     }
 }

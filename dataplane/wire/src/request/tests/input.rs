@@ -36,6 +36,7 @@ fn part(dialect: Dialect, part: &serde_json::Value) -> Rc<InputSize> {
         | Dialect::Images
         | Dialect::Videos
         | Dialect::Gemini
+        | Dialect::GeminiEmbeddings
         | Dialect::Bedrock => json!({"model": "m", "messages": turn}),
     };
     size_of(dialect, &body.to_string())
