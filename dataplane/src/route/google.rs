@@ -74,12 +74,13 @@ pub(super) fn read(path: &str) -> Option<GooglePath<'_>> {
         return Some(GooglePath::Models);
     }
     let name = below.strip_prefix("models/").or_else(|| below.strip_prefix("tunedModels/"));
-    let name = name.filter(|name| !name.is_empty())?;
-    let call = name.rsplit_once(':').and_then(|(model, method)| {
+    let call = name.unwrap_or(below).rsplit_once(':').and_then(|(model, method)| {
         let method = GoogleMethod::named(method)?;
         (!model.is_empty()).then_some(GoogleCall { model, method })
     });
-    Some(call.map_or(GooglePath::Model(name), GooglePath::Call))
+    // The AI SDK writes a model with a slash without the collection before it.
+    let other = || name.filter(|name| !name.is_empty()).map(GooglePath::Model);
+    call.map(GooglePath::Call).or_else(other)
 }
 
 /// Returns the rest after `PROJECT/locations/LOCATION/`.
@@ -195,6 +196,7 @@ mod tests {
             ("/v1beta/models/groq%2Fllama%3A8b:generateContent", "groq%2Fllama%3A8b", GoogleMethod::Generate),
             ("/v1beta1/publishers/google/models/g:generateContent", "g", GoogleMethod::Generate),
             ("/v1/models/a/b:embedContent", "a/b", GoogleMethod::Embed),
+            ("/v1beta/openai/gpt:8b:generateContent", "openai/gpt:8b", GoogleMethod::Generate),
             ("/v1beta/models/e:batchEmbedContents", "e", GoogleMethod::EmbedBatch),
             (
                 "/v1beta1/projects/p/locations/eu/publishers/google/models/a/b:streamGenerateContent",

@@ -83,7 +83,10 @@ pub(super) static LOSSES: &[Loss] = &[
     hint("toolConfig.retrievalConfig", "dropped"),
     mapped("generationConfig.temperature", "`temperature`"),
     mapped("generationConfig.topP", "`top_p`"),
-    mapped("generationConfig.topK", "`top_k` if the target supports it, otherwise rejected"),
+    mapped(
+        "generationConfig.topK",
+        "`top_k` if the target supports it; otherwise dropped from 64 on, the default of Google's models, and rejected below",
+    ),
     mapped("generationConfig.seed", "`seed`"),
     mapped("generationConfig.presencePenalty", "`presence_penalty`"),
     mapped("generationConfig.frequencyPenalty", "`frequency_penalty`"),

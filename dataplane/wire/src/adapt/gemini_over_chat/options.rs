@@ -62,6 +62,9 @@ fn sampling<'t, 'i>(builder: &mut ChatBuilder<'t, 'i>, config: &Object<'t, 'i>) 
         let Some(value) = member(config, theirs) else { continue };
         let path = config_path.member(theirs);
         if theirs == "topK" && !target.top_k {
+            if read::as_whole(value).is_some_and(|most| most >= TOP_K_USUAL) {
+                continue;
+            }
             return Err(path.refuse("is not supported by this target."));
         }
         let is_number = value.as_f64().is_some() || value.as_i64().is_some() || value.as_u64().is_some();
@@ -80,6 +83,9 @@ fn sampling<'t, 'i>(builder: &mut ChatBuilder<'t, 'i>, config: &Object<'t, 'i>) 
     }
     Ok(())
 }
+
+/// The value that Google's models have by default, and that Gemini CLI sends with each request.
+const TOP_K_USUAL: u64 = 64;
 
 /// Adds the format of the answer.
 fn format<'t, 'i>(builder: &mut ChatBuilder<'t, 'i>, config: &Object<'t, 'i>) -> Result<(), Rejection> {
