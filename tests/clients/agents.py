@@ -9,14 +9,12 @@ import json
 import os
 import pathlib
 import platform
-import subprocess
 import sys
 import tempfile
 
-from common import DIRECT, HERE, KEY, ODD, ORIGIN, Suite, equal, finish, holds, last, raises
+from common import DIRECT, HERE, KEY, ODD, ORIGIN, Suite, equal, finish, holds, last, printed, raises
 
 PACKAGES = pathlib.Path(os.environ["LLMGW_TEST_NODE"], "node_modules")
-LIMIT_S = 120
 
 
 def version(name):
@@ -43,19 +41,6 @@ def program(scope, pattern):
 def events(command, folder, env):
     """Returns the JSON lines that an agent prints."""
     return [json.loads(line) for line in printed(command, folder, env).split("\n") if line.startswith("{")]
-
-
-def printed(command, folder, env):
-    """Returns the output of an agent."""
-    clean = {"PATH": os.environ["PATH"], "HOME": str(folder / "home"), "LANG": "C.UTF-8", "NO_COLOR": "1", **env}
-    (folder / "home").mkdir(exist_ok=True)
-    (folder / "work").mkdir(exist_ok=True)
-    done = subprocess.run(
-        command, cwd=folder / "work", env=clean, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S
-    )
-    if done.returncode != 0:
-        raise AssertionError(f"it ended with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
-    return done.stdout
 
 
 def claude_code(model):

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import urllib.request
 
@@ -26,6 +27,8 @@ DIRECT = os.environ.get("LLMGW_TEST_DIRECT") == "1"
 
 OPENAI = {"native": "openai/m", "on_chat": "chat/m"}
 ANTHROPIC = {"native": "anthropic/m", "on_chat": "chat/m"}
+# The time that a session of an agent may take.
+LIMIT_S = 120
 HELLO = "Hello, wörld 🌍!"
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
@@ -88,6 +91,19 @@ def raises(kind, call):
     except kind as error:
         return error
     raise AssertionError(f"no {kind.__name__}")
+
+
+def printed(command, folder, env):
+    """Returns the output of an agent."""
+    clean = {"PATH": os.environ["PATH"], "HOME": str(folder / "home"), "LANG": "C.UTF-8", "NO_COLOR": "1", **env}
+    (folder / "home").mkdir(exist_ok=True)
+    (folder / "work").mkdir(exist_ok=True)
+    done = subprocess.run(
+        command, cwd=folder / "work", env=clean, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S
+    )
+    if done.returncode != 0:
+        raise AssertionError(f"it ended with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+    return done.stdout
 
 
 def finish(suite):

@@ -35,7 +35,7 @@ providers:
     type: gemini
     base_url: {upstream}/google
     api_key: AIza-scripted-google
-    models: [gemini-2.5-flash-image, imagen-4.0-generate-001]
+    models: [m, gemini-embedding-001, gemini-2.5-flash-image, imagen-4.0-generate-001]
   chat:
     type: compatible
     base_url: {upstream}/chat/v1
@@ -92,6 +92,10 @@ def suites(only, direct):
         node + [str(HERE / "openai.mjs")],
         node + [str(HERE / "anthropic.mjs")],
         node + [str(HERE / "vercel.mjs")],
+        python + [str(HERE / "langchain_google.py")],
+        python + [str(HERE / "gemini_cli.py")],
+        node + [str(HERE / "google_genai.mjs")],
+        node + [str(HERE / "vercel_google.mjs")],
         python + [str(HERE / "agents.py")],
     ]
     if not direct:

@@ -10,7 +10,7 @@ import json
 import threading
 import time
 
-from . import chat, google, media, messages, responses
+from . import chat, gemini, google, media, messages, responses
 from .scenes import Scene, Wrong, play
 
 CHAT, MEDIA = (
@@ -52,8 +52,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         mount, _, path = self.path.split("?")[0].removeprefix("/").partition("/")
         protocols, others, key = MOUNTS.get(mount, ({}, set(), None))
         path = "/" + path
-        protocol = protocols.get(path, messages if mount == "anthropic" else chat)
-        if path not in protocols and path not in others:
+        call = gemini.method(path) if mount == "google" else None
+        protocol = gemini if call else protocols.get(path, messages if mount == "anthropic" else chat)
+        if not call and path not in protocols and path not in others:
             return self.refuse(protocol, 404, f"There is no {self.path} here.")
         if key and self.headers.get(key[0]) != key[1]:
             return self.refuse(protocol, 401, f"The key in {key[0]} is not the script's.")
@@ -64,7 +65,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             STATE["asked"] += 1
             STATE["last"] = {"mount": mount, "path": self.path, "headers": {k.lower(): v for k, v in self.headers.items()}}
         try:
-            self.serve(protocol, path, raw, others)
+            self.serve(protocol, path, raw, call)
         except (Wrong, KeyError, ValueError, TypeError) as error:
             self.refuse(protocol, 400, f"{type(error).__name__}: {error}", details=getattr(error, "details", None))
         except (BrokenPipeError, ConnectionResetError):
@@ -73,7 +74,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             with COUNTING:
                 STATE["open"] -= 1
 
-    def serve(self, protocol, path, raw, others):
+    def serve(self, protocol, path, raw, call):
         if path == "/v1/audio/transcriptions":
             fields = media.form(self.headers["content-type"], raw)
             STATE["last"]["body"] = {"model": fields["model"]}
@@ -90,12 +91,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if path == "/v1/audio/speech":
             kind, data = media.speech(body)
             return self.reply(200, data, kind)
-        if body["model"] == "overloaded":
+        if call in gemini.OTHERS:
+            return self.reply(200, json.dumps(gemini.OTHERS[call](body)))
+        if body.get("model") == "overloaded":
             return self.refuse(protocol, 529, "This model is always overloaded.")
         if path == "/v1/messages/count_tokens":
             messages.read(body)
             return self.reply(200, json.dumps({"input_tokens": messages.COUNTED}))
-        ask = protocol.read(body)
+        ask = gemini.read(body, call == "streamGenerateContent") if call else protocol.read(body)
         if protocol is messages:
             messages.check(ask)
         scene: Scene = play(ask)

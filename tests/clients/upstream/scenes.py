@@ -248,11 +248,26 @@ def opencode(ask, path):
     return Scene(pieces=words("The note is written."))
 
 
+def gemini_cli(ask, path):
+    """A session of Gemini CLI: it writes a file, reads it, and ends."""
+    require({"write_file", "read_file"} <= set(ask.tools), f"the tools write_file and read_file, not {ask.tools}")
+    step = len(ask.results)
+    if step == 0:
+        arguments = json.dumps({"file_path": path, "content": f"written by a script: {ODD}\n"}, ensure_ascii=False)
+        call = Call("call_w", "write_file", arguments)
+        return Scene(reasoning="A note is wanted.", pieces=words("I write the note."), calls=(call,))
+    if step == 1:
+        require("error" not in ask.last_results(["write_file"])[0].lower(), f"a written file: {ask.results}")
+        return Scene(pieces=words("I look at it."), calls=(Call("call_r", "read_file", json.dumps({"file_path": path})),))
+    require("written by a script" in ask.last_results(["read_file"])[0], f"the note's text in {ask.results}")
+    return Scene(pieces=words("The note is written."))
+
+
 SCENES = {
     function.__name__: function
     for function in (
         hello, odd, system, think, weather, schema, picture, slow, endless, breaks, drops, refuse, flaky, claude_code,
-        codex, codex_patch, aider, opencode,
+        codex, codex_patch, aider, opencode, gemini_cli,
     )
 }  # fmt: skip
 
