@@ -64,6 +64,7 @@ mod killed_usage;
 mod killed_work;
 mod kinds;
 mod labels;
+mod lanes;
 mod limits;
 mod live;
 mod logs;

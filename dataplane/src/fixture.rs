@@ -92,6 +92,8 @@ pub(crate) fn echo(id: &str, options: EchoOptions) -> ProviderInstance {
         renew: None,
         signer: None,
         identity: [0; 32],
+        lane: None,
+        lanes: Vec::new(),
         dialects: vec![Dialect::Chat],
         lacks: Vec::new(),
         quirks: Quirks::PLAIN,

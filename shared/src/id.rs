@@ -70,6 +70,38 @@ id!(
     PrincipalId
 );
 
+/// The number of one of several keys of a provider instance, written `c2`. In the database, a number is never given to
+/// another key of the instance; in the configuration file it is the place in the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CredentialNumber(pub u32);
+
+impl CredentialNumber {
+    /// Returns the number that `text`, such as `c2`, names.
+    pub fn named(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix('c').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+        digits?.parse().ok().filter(|number| *number > 0).map(Self)
+    }
+}
+
+impl fmt::Display for CredentialNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "c{}", self.0)
+    }
+}
+
+impl Serialize for CredentialNumber {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CredentialNumber {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        Self::named(&text).ok_or_else(|| serde::de::Error::custom("must be the ID of a key, such as c2"))
+    }
+}
+
 /// Returns true if `text` is a valid name of a provider instance or an endpoint: 1 to 64 of `A-Z a-z 0-9 . _ -`,
 /// starting with a letter or digit (SEL-3 forbids `/`; the rest keeps names safe in URLs, headers and logs).
 pub fn is_name(text: &str) -> bool {

@@ -26,6 +26,7 @@ pub mod id;
 pub mod key_format;
 pub mod key_hash;
 pub mod key_table;
+pub mod lanes;
 pub mod model_rules;
 pub mod operation;
 pub mod operation_id;

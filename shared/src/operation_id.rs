@@ -3,7 +3,8 @@
 //! nothing, and a modified ID does not open.
 //!
 //! An ID is `vop_` followed by the base64url encoding of a 12-byte nonce, the sealed part, and a 16-byte tag. The
-//! sealed part contains the start time in seconds, a byte for the kind of owner, and four length-prefixed texts.
+//! sealed part contains the start time in seconds, a byte for the kind of owner, four length-prefixed texts, and the eight
+//! bytes that identify the key, if the provider has several.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub struct Started {
     pub owner: Owner,
     /// The start time, in seconds since the Unix epoch.
     pub at_s: u64,
+    /// Identifies the key that started it, if the provider instance had several.
+    pub credential: Option<u64>,
 }
 
 /// The owner of an operation: a project, or one key if the key has no project.
@@ -106,6 +109,7 @@ fn written(started: &Started) -> Option<Vec<u8>> {
         out.extend_from_slice(&u16::try_from(text.len()).ok()?.to_be_bytes());
         out.extend_from_slice(text.as_bytes());
     }
+    out.extend(started.credential.into_iter().flat_map(u64::to_be_bytes));
     Some(out)
 }
 
@@ -126,7 +130,12 @@ fn read(plain: &[u8]) -> Option<Started> {
     };
     let (provider, model) = (ProviderId::new(provider), ModelId::new(model));
     let at_s = u64::from_be_bytes(*at_s);
-    rest.is_empty().then_some(Started { provider, model, name: name.into(), owner, at_s })
+    let credential = match rest.split_first_chunk() {
+        Some((mark, [])) => Some(u64::from_be_bytes(*mark)),
+        _ if rest.is_empty() => None,
+        _ => return None,
+    };
+    Some(Started { provider, model, name: name.into(), owner, at_s, credential })
 }
 
 const PREFIX: &str = "vop_";
@@ -156,6 +165,7 @@ mod tests {
             name: name.into(),
             owner: Owner::Project(ProjectId::new("prj_0123456789abcdef")),
             at_s: 1_795_000_000,
+            credential: None,
         }
     }
 
@@ -203,11 +213,12 @@ mod tests {
         #[test]
         fn every_operation_id_round_trips(
             provider in ".{0,40}", model in ".{0,80}", name in ".{0,300}", owner in ".{0,40}", key: bool, at_s: u64,
+            credential: Option<u64>,
         ) {
             let owner =
                 if key { Owner::Key(KeyId::new(owner)) } else { Owner::Project(ProjectId::new(owner)) };
             let (provider, model) = (ProviderId::new(provider), ModelId::new(model));
-            let started = Started { provider, model, name: name.into(), owner, at_s };
+            let started = Started { provider, model, name: name.into(), owner, at_s, credential };
             let id = ids(7).seal(&started).unwrap();
             prop_assert_eq!(ids(7).open(&id), Some(started));
         }

@@ -14,7 +14,7 @@ use crate::answer_head::AnswerHead;
 use crate::body_members::BodyMembers;
 use crate::error_rule::ErrorRule;
 use crate::health::{Circuits, TargetLoad, UpstreamIdentity};
-use crate::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
+use crate::id::{CredentialNumber, EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
 use crate::model_rules::ModelRules;
 use crate::operation::Dialect;
 use crate::policy::{CircuitPolicy, RetryPolicy};
@@ -50,6 +50,11 @@ pub struct ProviderInstance {
     pub signer: Option<RequestSigner>,
     /// Identifies the combination of address, credential and headers. A renewed token does not change it.
     pub identity: UpstreamIdentity,
+    /// The key of the upstream requests, if this is one of the instance's [`lanes`](Self::lanes).
+    pub lane: Option<Lane>,
+    /// The instance with each of its keys alone, if it has several; otherwise empty. Only these receive requests to
+    /// models. They have circuits, rests, reported limits and an identity of their own.
+    pub lanes: Vec<Arc<Self>>,
     /// The dialects that the instance speaks natively.
     pub dialects: Vec<Dialect>,
     /// Features of the Responses API that the instance lacks: names of members, types of built-in tools, values of
@@ -112,6 +117,17 @@ impl ProviderInstance {
             InstanceReach::Echo(_) | InstanceReach::Speech => Some(PathAndQuery::from_static("/")),
         }
     }
+}
+
+/// One of several keys of a provider instance.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    /// The number of the key.
+    pub number: CredentialNumber,
+    /// The last four characters of the key, or the reference to it; `None` if the key is short.
+    pub hint: Option<Box<str>>,
+    /// The circuits of the instance with all its keys: they have the loads of its models.
+    pub of_instance: Arc<Circuits>,
 }
 
 /// A callback for access tokens that the upstream rejected.

@@ -235,6 +235,10 @@ def connections(api, upstream):
     spare = {"id": "spare", "type": "echo", "models": ["m", "n"]}
     api.create("/providers", spare)
     api.create("/providers", {"id": "endless", "type": "compatible", "base_url": f"{upstream}/v1", "api_key": "sk-of-the-upstream"})
+    several = {"id": "several", "type": "compatible", "base_url": "http://127.0.0.1:9", "api_keys": ["sk-one-of-the-several", {"key": "sk-two"}]}
+    api.create("/providers", several)
+    api.write("PATCH", "/providers/{id}", "several", body={"api_keys": [{"id": "c2"}, {"id": "c1"}, {"key": "sk-three"}]})
+    api.get("/providers/{id}", "several")
     api.get("/providers", query={"source": "api"})
     api.get("/providers")
     api.get("/providers/{id}", "owned")

@@ -23,6 +23,8 @@ use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat};
 /// The key of the file's provider, as [`Yaml`] writes it.
 const FILE_KEY: &str = "upstream-secret-of-up";
 const API_KEY: &str = "planted-key-of-the-made-provider-7f3a";
+const LISTED_KEYS: [&str; 2] =
+    ["planted-key-one-of-the-provider-with-several-2b", "planted-key-two-of-the-provider-with-several-9e"];
 const HEADER: &str = "planted-header-of-the-made-provider-91";
 const FILED: &str = "planted-secret-of-a-file-d41b-and-of-a-header";
 const PROXY_PASSWORD: &str = "planted-password-of-a-proxy-88e2";
@@ -143,6 +145,9 @@ async fn provoke(gateway: &Gateway, upstream: &Upstream, clients: &[Client]) -> 
             ("made/m", format!("Incorrect API key provided: {API_KEY}.")),
             ("made/m", format!("Incorrect API key provided: {HEADER}.")),
             ("no/thing", format!("Incorrect API key provided: {API_KEY}.")),
+            ("several/m", format!("Incorrect API key provided: {}.", LISTED_KEYS[0])),
+            ("several/m", format!("Incorrect API key provided: {}.", LISTED_KEYS[1])),
+            ("up/m", format!("It was {} that came before", LISTED_KEYS[1])),
             ("up/m", format!("It was {API_KEY} that came before, and {HEADER}")),
             (
                 "made/m",
@@ -190,6 +195,7 @@ fn planted(key: &str) -> Planted {
     planted.add("the file's upstream key", FILE_KEY);
     planted.add("the made provider's key", API_KEY);
     planted.add("the made provider's header", HEADER);
+    LISTED_KEYS.iter().for_each(|key| planted.add("one of several keys", key));
     planted.add("the secret of a file", FILED);
     planted.add("the password of a proxy", PROXY_PASSWORD);
     planted.add("the administrator's key", ADMIN_KEY);
@@ -245,11 +251,16 @@ async fn no_planted_secret_is_stored_logged_or_returned() {
         "headers": {"X-Team": HEADER},
     });
     admin.done("POST", "providers", made).await;
+    let several = json!({
+        "id": "several", "type": "compatible", "base_url": upstream.base_url(), "models": ["m"],
+        "api_keys": [{"key": LISTED_KEYS[0]}, LISTED_KEYS[1]],
+    });
+    admin.done("POST", "providers", several).await;
     let project = admin.project("blue").await;
     let key = admin.key(json!({"project": project})).await;
     let with_key = Client::new(gateway.address(), Some(&key.key));
     for client in [gateway.client(), with_key.clone()] {
-        for model in ["up/m", "made/m", "filed/m"] {
+        for model in ["up/m", "made/m", "several/m", "filed/m"] {
             let message = json!([{"role": "user", "content": PROMPT}]);
             let answer = client.chat(json!({"model": model, "messages": message}).to_string()).await;
             assert_eq!(answer.status, 200, "{:?}", answer.body);

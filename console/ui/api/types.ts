@@ -841,6 +841,8 @@ export type ExplainedCandidate = {
   changed?: string[];
   /** The probable cost of the request, for the order `cheapest`; absent if a price is unknown. */
   cost_micro_usd?: number;
+  /** The keys that would be tried, in order; absent if the provider has one. Without a session, ties are broken at random. */
+  credentials?: ExplainedKey[];
   /** The fields that would be left out. */
   dropped?: string[];
   /** The average time to the first content of streams in microseconds, for the order `fastest`; absent if it is unknown. */
@@ -898,6 +900,18 @@ export type ExplainedCases = {
 export type ExplainedChoice = {
   chosen_by: ChosenBy;
   order: TargetOrder;
+};
+
+/** One of several keys of a candidate. */
+export type ExplainedKey = {
+  /** The ID of the key, as `c2`. */
+  credential: string;
+  /** Attempts in flight. */
+  in_flight: number;
+  /** `resting` or `circuit_open`; null if it can serve. */
+  reason: string | null;
+  /** The time until then, in milliseconds; null if it can serve. */
+  wait_ms: number | null;
 };
 
 /** An error instead of an answer. */
@@ -1244,6 +1258,23 @@ export type KeyEffect = {
   selectors: string[];
   /** The number of selectors. */
   selectors_total: number;
+};
+
+/** The health of one of several keys. */
+export type KeyHealth = {
+  circuit: Circuit;
+  /** `c1`, `c2` and so on. */
+  id: string;
+  /** Null if there was none since the start. */
+  last_failure: CircuitFailure | null;
+  /** The limits that the upstream reported last for the key. */
+  limits: UpstreamLimit[];
+  /** Models with a circuit that is not closed. */
+  models: FailingModel[];
+  /** Models that rest because the upstream limits the rate of requests. */
+  rests: RestingModel[];
+  /** Attempts in flight. */
+  running: number;
 };
 
 /** A limit that a key gets when it is created. */
@@ -2470,6 +2501,8 @@ export type Provenance = "reported" | "measured" | "estimated" | "none";
 export type Provider = {
   /** True if the gateway connected it because it needs no account (`GET anonymous-providers`). Its models are found by their exact IDs only. */
   anonymous: boolean;
+  /** Its keys. Absent if it has one or none. */
+  api_keys?: ProviderKey[];
   /** Null for kinds without versions. */
   api_version: string | null;
   /** The means of signing in; null if the stored settings cannot be read. */
@@ -2556,6 +2589,8 @@ export type Provider = {
 /** The health of a provider. */
 export type ProviderHealth = {
   circuit: Circuit;
+  /** The health of each key. Absent if the provider has one or none; otherwise the members beside this are those of the key that works best. */
+  keys?: KeyHealth[];
   /** Null if there was none since the start. */
   last_failure: CircuitFailure | null;
   /** The limits that the upstream reported last, read at most once a second; empty if it reports none. */
@@ -2580,6 +2615,20 @@ export type ProviderHealthPage = {
   next_cursor: string | null;
   /** The node that answers: all but `recent` is of it. Absent for a gateway with its own database. */
   node?: NodeLabel;
+};
+
+/** One of several keys of a provider, which is never shown. */
+export type ProviderKey = {
+  /** `c1`, `c2` and so on, as in the traces of requests. A patch keeps the key by it. */
+  id: string;
+  /** Its last four characters; null if it is short or a reference. */
+  last_four: string | null;
+  /** The variable or the file that contains it, as `${ENV:NAME}` or `${FILE:/path}`; null if it is stored itself. */
+  reference: string | null;
+  /** `ready`; `resting`, if the upstream limits its rate of requests; `open`, if its circuit is; `rejected`, if the upstream rejected it when it was last used; or null in answers other than those of `GET providers`, and while the provider receives no requests. */
+  state: "ready" | "resting" | "open" | "rejected" | null;
+  /** The time until it receives requests again, in milliseconds; null if it does now. */
+  wait_ms: number | null;
 };
 
 /** One page of a list. */
@@ -3424,6 +3473,8 @@ export type Step = {
   attempt?: number;
   /** The time until the target's circuit would admit an attempt, in milliseconds; absent unless `result` is `circuit_open`, and in records of earlier releases. */
   circuit_wait_ms?: number;
+  /** The key, as `c2`; absent if the provider has one. */
+  credential?: string;
   /** The time from the request's head to the first content, in microseconds; absent unless the attempt served. */
   first_content_us?: number;
   /** From the start of the attempt until the head of the answer, in microseconds; absent without an answer. */

@@ -252,6 +252,7 @@ fn step_of(step: &TraceStep) -> RecordStep<'_> {
         message: step.message.as_deref().unwrap_or(""),
         retry_after_ms: step.retry_after_ms.map(bounded),
         skip_wait_ms: step.skip_wait_ms.map(bounded),
+        credential: step.credential.map(|number| u64::from(number.0)),
     }
 }
 

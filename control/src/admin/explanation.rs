@@ -73,6 +73,20 @@ struct ExplainedTarget {
     model: String,
 }
 
+/// One of several keys of a candidate.
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ExplainedKey {
+    /// The ID of the key, as `c2`.
+    credential: String,
+    /// Attempts in flight.
+    in_flight: u32,
+    /// `resting` or `circuit_open`; null if it can serve.
+    reason: Option<String>,
+    /// The time until then, in milliseconds; null if it can serve.
+    wait_ms: Option<u64>,
+}
+
 /// A target that would be tried.
 #[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -91,6 +105,9 @@ struct ExplainedCandidate {
     /// The members that `body` of the provider or the model would change, as `temperature: set`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     body: Vec<String>,
+    /// The keys that would be tried, in order; absent if the provider has one. Without a session, ties are broken at random.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    credentials: Vec<ExplainedKey>,
     /// The tier; absent for a plain list, like all members after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tier: Option<u8>,

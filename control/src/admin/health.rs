@@ -8,6 +8,7 @@ use http::{Method, Response};
 use serde::Serialize;
 use shared::clock::{monotonic_ms, unix_ms};
 use shared::health::{self, CircuitState, ReportedLimit, ShownRest, Trouble};
+use shared::id::CredentialNumber;
 use shared::policy::CircuitPolicy;
 use shared::port::Body;
 use shared::routing::ProviderInstance;
@@ -94,6 +95,64 @@ struct Health<'a> {
     recent: RecentRequests,
     /// The limits that the upstream reported last, read at most once a second; empty if it reports none.
     limits: Vec<ShownLimit>,
+    /// The health of each key. Absent if the provider has one or none; otherwise the members beside this are those of the
+    /// key that works best.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    keys: Vec<KeyHealth>,
+}
+
+/// The health of one of several keys.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct KeyHealth {
+    /// `c1`, `c2` and so on.
+    #[cfg_attr(test, schemars(with = "String"))]
+    id: CredentialNumber,
+    /// Attempts in flight.
+    running: u32,
+    circuit: ShownCircuit,
+    /// Null if there was none since the start.
+    last_failure: Option<ShownFailure>,
+    /// Models with a circuit that is not closed.
+    models: Vec<FailingModel>,
+    /// Models that rest because the upstream limits the rate of requests.
+    rests: Vec<RestingModel>,
+    /// The limits that the upstream reported last for the key.
+    limits: Vec<ShownLimit>,
+}
+
+impl KeyHealth {
+    fn of(lane: &ProviderInstance, now_ms: u64) -> Option<Self> {
+        let circuit = lane.circuits.instance();
+        Some(Self {
+            id: lane.lane.as_ref()?.number,
+            running: lane.circuits.load().in_flight(),
+            circuit: ShownCircuit::of(circuit, now_ms, &lane.circuit_policy),
+            last_failure: circuit.trouble().map(ShownFailure::of),
+            models: failing_models(lane, now_ms),
+            rests: resting_models(lane, now_ms),
+            limits: reported_limits(lane),
+        })
+    }
+}
+
+fn failing_models(lane: &ProviderInstance, now_ms: u64) -> Vec<FailingModel> {
+    let policy = &lane.circuit_policy;
+    let models = lane.circuits.models(now_ms, policy);
+    let shown = models.iter().map(|(model, circuit)| FailingModel {
+        model: model.to_string(),
+        circuit: ShownCircuit::of(circuit, now_ms, policy),
+        last_failure: circuit.trouble().map(ShownFailure::of),
+    });
+    shown.collect()
+}
+
+fn resting_models(lane: &ProviderInstance, now_ms: u64) -> Vec<RestingModel> {
+    lane.circuits.rests().all(now_ms).into_iter().map(RestingModel::from).collect()
+}
+
+fn reported_limits(lane: &ProviderInstance) -> Vec<ShownLimit> {
+    lane.circuits.limits().load(unix_ms()).into_iter().map(ShownLimit::from).collect()
 }
 
 /// The failure memory of a provider or model. It is lost at a restart.
@@ -205,26 +264,19 @@ struct RecentRequests {
 
 impl<'a> Health<'a> {
     fn of(provider: &'a ProviderInstance, now_ms: u64, (running, recent): (u32, RecentRequests)) -> Self {
-        let policy = &provider.circuit_policy;
-        let circuit = provider.circuits.instance();
-        let models = provider.circuits.models(now_ms, policy);
+        let lane = provider.best_lane(now_ms);
+        let circuit = lane.circuits.instance();
         Self {
             provider: provider.id.as_str(),
             kind: provider.kind.name,
             running,
-            circuit: ShownCircuit::of(circuit, now_ms, policy),
+            circuit: ShownCircuit::of(circuit, now_ms, &provider.circuit_policy),
             last_failure: circuit.trouble().map(ShownFailure::of),
-            models: models
-                .iter()
-                .map(|(model, circuit)| FailingModel {
-                    model: model.to_string(),
-                    circuit: ShownCircuit::of(circuit, now_ms, policy),
-                    last_failure: circuit.trouble().map(ShownFailure::of),
-                })
-                .collect(),
-            rests: provider.circuits.rests().all(now_ms).into_iter().map(RestingModel::from).collect(),
+            models: failing_models(lane, now_ms),
+            rests: resting_models(lane, now_ms),
             recent,
-            limits: provider.circuits.limits().load(unix_ms()).into_iter().map(ShownLimit::from).collect(),
+            limits: reported_limits(lane),
+            keys: provider.each_lane().filter_map(|lane| KeyHealth::of(lane, now_ms)).collect(),
         }
     }
 }

@@ -165,9 +165,11 @@ pub(crate) fn circuits(snapshot: &Snapshot) -> Vec<OpenCircuit> {
     let of_provider = |provider: &Arc<ProviderInstance>| {
         let id = provider.id.as_str();
         let mut open: Vec<OpenCircuit> = Vec::new();
-        open.extend(open_circuit(provider, provider.circuits.instance(), now_ms, id.to_owned()));
-        for (model, circuit) in provider.circuits.models(now_ms, &provider.circuit_policy) {
-            open.extend(open_circuit(provider, &circuit, now_ms, format!("{id}/{model}")));
+        // With several keys, the provider works while one of them does.
+        let lane = provider.best_lane(now_ms);
+        open.extend(open_circuit(lane, lane.circuits.instance(), now_ms, id.to_owned()));
+        for (model, circuit) in lane.circuits.models(now_ms, &lane.circuit_policy) {
+            open.extend(open_circuit(lane, &circuit, now_ms, format!("{id}/{model}")));
         }
         open
     };
@@ -193,15 +195,12 @@ fn open_circuit(
 /// Returns an endpoint if none of its targets may be tried now.
 fn stranded(snapshot: &Snapshot, endpoint: &Endpoint) -> Option<StrandedEndpoint> {
     let now_ms = monotonic_ms();
-    let rests = |target: &Target| {
-        let provider = &target.provider;
-        provider.unready.is_some()
-            || provider.circuits.open_ms(&target.model.id, now_ms, &provider.circuit_policy).is_some()
-    };
+    let rests = |target: &Target| target.provider.unready.is_some() || target.open_ms(now_ms).is_some();
     if !endpoint.targets.iter().all(rests) {
         return None;
     }
-    let opened = |target: &Target| target.provider.circuits.instance().trouble()?.opened_at_ms;
+    let opened =
+        |target: &Target| target.provider.best_lane(now_ms).circuits.instance().trouble()?.opened_at_ms;
     let since_ms = endpoint.targets.iter().filter_map(opened).max();
     Some(StrandedEndpoint {
         name: endpoint.name.as_str().to_owned(),

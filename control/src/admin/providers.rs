@@ -112,7 +112,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let value = |connection: &&ProviderConnection, column| {
         let instance = instance_of(&snapshot, connection);
         let sums = served.get(&connection.id).filter(|_| instance.is_some());
-        let circuit = instance.map(|instance| instance.circuits.instance());
+        let circuit = instance.map(|instance| instance.best_lane(now_ms).circuits.instance());
         match column {
             ProviderColumn::Name => Some(connection.id.as_str().into()),
             ProviderColumn::State => Some(state_rank(connection, instance, now_ms).into()),
@@ -153,12 +153,18 @@ fn state_rank(connection: &ProviderConnection, instance: Option<&ProviderInstanc
         ProviderStanding::Ready => match instance {
             None => 1,
             Some(instance) if instance.unready.is_some() => 1,
-            Some(ProviderInstance { circuits, circuit_policy, .. }) => {
-                if circuits.instance().state(now_ms, circuit_policy) != CircuitState::Closed {
+            Some(instance) => {
+                let is_closed = |lane: &ProviderInstance| {
+                    lane.circuits.instance().state(now_ms, &lane.circuit_policy) == CircuitState::Closed
+                };
+                if !is_closed(instance.best_lane(now_ms)) {
                     return 0;
                 }
-                let is_partial = !circuits.models(now_ms, circuit_policy).is_empty()
-                    || !circuits.rests().all(now_ms).is_empty();
+                let is_partial = instance.each_lane().any(|lane| {
+                    !is_closed(lane)
+                        || !lane.circuits.models(now_ms, &lane.circuit_policy).is_empty()
+                        || !lane.circuits.rests().all(now_ms).is_empty()
+                });
                 if is_partial { 2 } else { 3 }
             }
         },
@@ -212,6 +218,10 @@ fn shown(app: &App, snapshot: &Snapshot, connection: &ProviderConnection) -> Sho
         shown.reason = Some(format!("The provider cannot be used: {why}."));
     }
     shown.sign_in = connection.read.as_deref().and_then(|provider| oauth::sign_in(app, provider));
+    if let (Some(keys), Some(instance)) = (&mut shown.api_keys, instance) {
+        let now_ms = monotonic_ms();
+        keys.iter_mut().for_each(|key| key.standing(instance, now_ms));
+    }
     let instance = instance.map(|instance| (instance, &snapshot.key_hasher));
     let mut evidence = app.catalog.evidence(&connection.id, instance);
     evidence.inference.last_answered_at_ms = app.answers.of_provider(&connection.id);

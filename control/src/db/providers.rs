@@ -15,7 +15,7 @@ pub(crate) struct ProviderRow {
     pub(crate) owner: Option<String>,
     /// The settings as JSON, in the shape of the configuration file, with dots in place of secrets.
     pub(crate) settings: String,
-    /// The sealed API key.
+    /// The sealed API key; if the settings list `api_keys`, JSON with all of them.
     pub(crate) credential: Option<Vec<u8>>,
     /// The part of the API key that may be shown.
     pub(crate) credential_hint: Option<String>,

@@ -102,6 +102,7 @@ impl TargetRequest {
             | Dialect::Responses
             | Dialect::Gemini
             | Dialect::Embeddings
+            | Dialect::GeminiEmbeddings
             | Dialect::Speech
             | Dialect::Transcription
             | Dialect::Images

@@ -105,7 +105,7 @@ pub(crate) struct NextCandidates<'a> {
 }
 
 impl NextCandidates<'_> {
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.after.is_empty() && self.waiting.is_empty()
     }
 
@@ -119,9 +119,7 @@ impl NextCandidates<'_> {
 
     fn could_serve(&self, target: &Target) -> bool {
         let Job { access, route, head, .. } = self.job;
-        let Target { provider, model } = target;
-        let now_ms = shared::clock::monotonic_ms();
-        provider.circuits.open_ms(&model.id, now_ms, &provider.circuit_policy).is_none()
+        target.open_ms(shared::clock::monotonic_ms()).is_none()
             && quota::refusal_of_target(access, route.endpoint(), self.demand, target).is_none()
             && (target.speaks(head.dialect) || self.can_translate(target))
     }

@@ -19,7 +19,7 @@ use wire::retry;
 
 use super::AttemptParams;
 use super::timeouts::AttemptTimeouts;
-use super::verdict::{Next, after_wait, by_rule, refuses_token, rule_for, sort};
+use super::verdict::{KeyBlame, Next, after_wait, by_rule, refuses_token, rule_for, sort};
 use crate::adapt::AnswerReader;
 use crate::record::{FailedStep, Used};
 use crate::upstream::dial::DialError;
@@ -49,6 +49,8 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// True if the access token was rejected, and another one is available or being requested.
     pub(crate) renewing: bool,
+    /// What the upstream has against the key of the request; another key may be served.
+    pub(crate) blame: Option<KeyBlame>,
     /// The consumption that the upstream reported despite the failure.
     pub(crate) used: Option<Box<Used>>,
 }
@@ -74,6 +76,7 @@ impl Failure {
             error: None,
             message: message.into(),
             renewing: false,
+            blame: None,
             used: None,
         }
     }
@@ -117,6 +120,21 @@ impl Failure {
 
 const PERHAPS_BEGUN: &str =
     "The video may have been started, so llmgw does not retry: a retry could be billed as a second video.";
+
+impl Failure {
+    /// Adds `note` to the upstream's error.
+    pub(super) fn add_note(&mut self, note: &str) {
+        let texts = [Some(&mut self.message), self.error.as_mut().map(|error| &mut error.message)];
+        for text in texts.into_iter().flatten() {
+            text.push_str(match text.chars().next_back() {
+                None => "",
+                Some('.' | '!' | '?') => " ",
+                Some(_) => ". ",
+            });
+            text.push_str(note);
+        }
+    }
+}
 
 /// Returns the secrets that must be redacted from everything that `provider` returns.
 pub(crate) fn secrets(provider: &ProviderInstance) -> Vec<&str> {
@@ -273,6 +291,8 @@ fn of_error(
     };
     let rule = rule_for(provider, status, &error);
     let (next, evidence) = rule.map_or(sorted, |rule| by_rule(rule.then, sorted));
+    // A rule of the operator says where the request goes.
+    let blame = KeyBlame::of(status, &error, evidence).filter(|_| rule.is_none());
     let renewing = refuses_token(status, &error) && provider.renew.as_ref().is_some_and(Renew::call);
     let message = error.message.clone();
     if let AnswerReader::Adapted { client, target, .. } = &params.reader {
@@ -286,6 +306,7 @@ fn of_error(
         idle: matches!(status, 400..=407 | 409..=499),
         rule,
         renewing,
+        blame,
         status: Some(status),
         retry_after,
         error: Some(Box::new(error)),

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use shared::error_kind::ErrorKind;
-use shared::routing::Target;
+use shared::routing::{ProviderInstance, Target};
 use wire::adapt::Rejection;
 
-use super::Failure;
+use super::{Failure, KeyBlame};
 use crate::adapt;
 use crate::admit::quota;
 use crate::error::Fault;
@@ -53,6 +53,21 @@ impl Reasons {
         match &mut self.worst {
             Some(worst) if meaning(worst) > meaning(&failure) => worst.retry_after = retry_after,
             worst => *worst = Some(Box::new(Failure { retry_after, ..failure })),
+        }
+    }
+
+    /// Adds to the most informative failure that the upstream rejected the keys of `provider`, if the failure is such a
+    /// rejection: a client must not doubt its own key.
+    pub(super) fn keys_rejected(&mut self, provider: &ProviderInstance, rejected: usize) {
+        let (id, keys) = (&provider.id, provider.lanes.len());
+        if let Some(worst) = self.worst.as_mut().filter(|worst| worst.blame == Some(KeyBlame::Rejected)) {
+            worst.add_note(&if rejected >= keys {
+                format!("All {keys} keys of the provider '{id}' were rejected.")
+            } else {
+                format!(
+                    "{rejected} of the {keys} keys of the provider '{id}' were rejected; no other was tried."
+                )
+            });
         }
     }
 

@@ -101,6 +101,47 @@ pub(super) fn refuses_token(status: u16, error: &StreamError) -> bool {
     status == 401 || (status == 403 && has_phrase(error, TOKEN_ENDED))
 }
 
+/// What an upstream has against the key of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyBlame {
+    /// It is rejected, or its credit is used up.
+    Rejected,
+    /// It limits the rate of requests.
+    Limited,
+}
+
+impl KeyBlame {
+    /// Returns what the error, from which `evidence` was concluded, says about the key. A 403 may be about a permission or a
+    /// model, which no other key changes; only the words of a rejected token are about the key.
+    pub(super) fn of(status: u16, error: &StreamError, evidence: Evidence) -> Option<Self> {
+        let meaning = error.meaning(status).map(|read| read.meaning);
+        match evidence {
+            Evidence::RateLimited => {
+                let is_limit = status == 429 || meaning == Some(ErrorMeaning::RateLimit);
+                is_limit.then_some(Self::Limited)
+            }
+            Evidence::InstanceFailed => {
+                let named = matches!(
+                    meaning,
+                    Some(ErrorMeaning::Quota | ErrorMeaning::Billing | ErrorMeaning::Credential)
+                );
+                let is_rejected = named || matches!(status, 401 | 402) || refuses_token(status, error);
+                is_rejected.then_some(Self::Rejected)
+            }
+            Evidence::Served | Evidence::Alive | Evidence::ModelFailed | Evidence::Nothing => None,
+        }
+    }
+
+    /// Returns what a status without known words says about the key.
+    pub(crate) fn of_status(status: u16) -> Option<Self> {
+        match status {
+            401 | 402 => Some(Self::Rejected),
+            429 => Some(Self::Limited),
+            _ => None,
+        }
+    }
+}
+
 const TOKEN_ENDED: &[&str] = &["token expired", "token has expired", "expired token", "access_token_expired"];
 
 fn has_phrase(error: &StreamError, phrases: &[&str]) -> bool {

@@ -85,7 +85,7 @@ impl<'t> Waiting<'t> {
 
 /// Returns the rest of a target that is in force, if any.
 pub(crate) fn rest_of(target: &Target) -> Option<Rest> {
-    target.provider.circuits.rests().of(&target.model.id, monotonic_ms)
+    target.rest()
 }
 
 /// Lets a target rest whose upstream has limited the rate of requests, or has announced that nothing is left.

@@ -22,7 +22,7 @@ use super::final_error::Reasons;
 use super::one_attempt;
 use super::timeouts::exhausted;
 use super::waiting::{Waiting, let_rest, rest_of};
-use super::{AnswerStart, AttemptParams, Failure, Job, Next, Reserving, Served, Success, Unserved};
+use super::{AnswerStart, AttemptParams, Failure, Job, KeyBlame, Next, Reserving, Served, Success, Unserved};
 use crate::adapt::{self, AnswerReader, TargetRequest};
 use crate::admit::demand::Demand;
 use crate::admit::quota;
@@ -37,29 +37,45 @@ use crate::upstream::request::{self, RequestKind, UpstreamRequest};
 
 /// The result of trying one target.
 #[derive(Debug)]
-enum Step {
+pub(super) enum Step {
     Served {
+        /// The target, with the key that was used alone.
+        target: Target,
         success: Box<Success>,
         adapted_from: Option<Dialect>,
     },
     Moved,
-    /// The upstream limits the rate of requests; the target may be tried again after `wait`.
-    Limited {
-        attempts: u32,
-        wait: Duration,
+    /// A circuit refused the request.
+    NotAdmitted,
+    /// The upstream limits the rate of requests.
+    Limited(Again),
+    /// The upstream has something against the key, with which the target may be tried again if `again` is set. Another key
+    /// may be served at once.
+    Refused {
+        blame: KeyBlame,
+        again: Option<Again>,
     },
     Stopped,
+}
+
+/// A permission to try a target again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Again {
+    /// The attempts so far.
+    pub(super) attempts: u32,
+    /// The wait before the next one.
+    pub(super) wait: Duration,
 }
 
 /// The progress of one request over the candidates.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
-    job: &'a Job,
+    pub(super) job: &'a Job,
     demand: Demand<'a>,
     /// The beginning of the request.
     started: Instant,
     attempts: u32,
-    reasons: Reasons,
+    pub(super) reasons: Reasons,
     last: Option<Target>,
     /// The first target that has rejected an access token, while the token is being renewed.
     pub(super) renewing: Option<Target>,
@@ -125,12 +141,12 @@ impl<'a> Walk<'a> {
     ) -> ControlFlow<Option<Served>> {
         let next = self.next_candidates(after, waiting);
         match self.target((target, before), &next, record).await {
-            Step::Served { success, adapted_from } => {
+            Step::Served { target, success, adapted_from } => {
                 ControlFlow::Break(Some(self.served(target, success, adapted_from, record)))
             }
-            Step::Moved => ControlFlow::Continue(()),
-            Step::Limited { attempts, wait } => {
-                waiting.limited(target, attempts, wait, monotonic_ms());
+            Step::Moved | Step::NotAdmitted | Step::Refused { again: None, .. } => ControlFlow::Continue(()),
+            Step::Limited(again) | Step::Refused { again: Some(again), .. } => {
+                waiting.limited(target, again.attempts, again.wait, monotonic_ms());
                 ControlFlow::Continue(())
             }
             Step::Stopped => {
@@ -161,18 +177,18 @@ impl<'a> Walk<'a> {
 
     fn served(
         &self,
-        target: &Target,
+        target: Target,
         success: Box<Success>,
         adapted_from: Option<Dialect>,
         record: &mut Record,
     ) -> Served {
-        let mut affinity = affinity_recorder(self.job, target, &success, adapted_from);
+        let mut affinity = affinity_recorder(self.job, &target, &success, adapted_from);
         if let Some(stored) = affinity.as_mut().and_then(|affinity| affinity.take_stored()) {
             record.note(|event| event.details.stored_state = Some(stored));
         }
-        let mut notices = quota::describe(&self.job.access, self.job.route.endpoint(), Some(target));
+        let mut notices = quota::describe(&self.job.access, self.job.route.endpoint(), Some(&target));
         quota::warn(record, &mut notices);
-        Served { affinity, success, target: target.clone(), adapted_from, attempts: self.attempts, notices }
+        Served { affinity, success, target, adapted_from, attempts: self.attempts, notices }
     }
 
     /// Waits until a rejected token is renewed, and returns its target with the new token.
@@ -276,14 +292,19 @@ impl<'a> Walk<'a> {
             record.skip(target, StepResult::OverQuota);
             return Step::Moved;
         }
-        let step = self.attempts((target, before), next, record).await;
+        let step = if target.provider.lanes.is_empty() {
+            self.attempts((target, before), next, record).await
+        } else {
+            Box::pin(self.lanes((target, before), next, record)).await
+        };
         if !matches!(step, Step::Served { .. }) {
             record.leave_target();
         }
         step
     }
 
-    async fn attempts(
+    /// Tries one target with one key.
+    pub(super) async fn attempts(
         &mut self,
         (target, before): (&Target, u32),
         next: &NextCandidates<'_>,
@@ -296,7 +317,7 @@ impl<'a> Walk<'a> {
             Err(Refused { wait_ms }) => {
                 self.reasons.shortest_wait_ms = self.reasons.shortest_wait_ms.min(wait_ms);
                 record.skip_open(target, wait_ms);
-                return Step::Moved;
+                return Step::NotAdmitted;
             }
         };
         // The translated body is held in addition to the client's own, and to a copy of that during the translation.
@@ -334,7 +355,8 @@ impl<'a> Walk<'a> {
             let failure = match Box::pin(one_attempt::attempt(&params, target, record, began)).await {
                 Ok(success) => {
                     admission.served(monotonic_ms);
-                    return Step::Served { success, adapted_from: params.reader.adapted_from() };
+                    let adapted_from = params.reader.adapted_from();
+                    return Step::Served { target: target.clone(), success, adapted_from };
                 }
                 Err(failure) if params.request.kind == RequestKind::PostOnce => failure.once(),
                 Err(failure) => failure,
@@ -346,10 +368,18 @@ impl<'a> Walk<'a> {
             if failure.renewing {
                 self.renewing.get_or_insert_with(|| target.clone());
             }
+            let blame = failure.blame;
             self.reasons.keep(failure);
+            let again = |wait| Again { attempts: attempt, wait };
             match (next, wait) {
                 (Next::Stop, _) => return Step::Stopped,
-                (Next::Retry, Some(wait)) if is_limited => return Step::Limited { attempts: attempt, wait },
+                (Next::Retry, Some(wait)) if is_limited && blame.is_none() => {
+                    return Step::Limited(again(wait));
+                }
+                (next, wait) if let Some(blame) = blame => {
+                    let again = wait.filter(|_| next == Next::Retry).map(again);
+                    return Step::Refused { blame, again };
+                }
                 (Next::Retry, Some(wait)) if self.may_wait(&admission, wait, params.limits.share_end) => {
                     record.pause();
                     tokio::time::sleep(wait).await;
@@ -417,9 +447,10 @@ impl<'a> Walk<'a> {
         let failed = Failed { at_ms, result: failure.result, status: failure.status };
         let opened = admission.failed((failure.evidence, failed), now_ms, &provider.circuit_policy);
         let (id, seconds) = (&provider.id, provider.circuit_policy.cooldown.as_secs());
+        let credential = provider.lane.as_ref().map(|lane| tracing::field::display(lane.number));
         match opened {
             Some(Opened::Instance) => {
-                tracing::warn!(provider.id = %id, cooldown_s = seconds, "circuit opened");
+                tracing::warn!(provider.id = %id, credential, cooldown_s = seconds, "circuit opened");
             }
             Some(Opened::Model) => {
                 let model = &model.id;

@@ -1,8 +1,6 @@
 //! Token counts of Messages requests (MSG-3, MSG-5): counted by the first eligible target, or estimated if it cannot
 //! count. Nothing is reserved or recorded.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::uri::PathAndQuery;
@@ -23,6 +21,7 @@ use crate::attempt::{self, secrets};
 use crate::error::Fault;
 use crate::memory_budget::MemoryReservation;
 use crate::offload;
+use crate::plan::lanes::any_lane;
 use crate::plan::{self, Plan};
 use crate::relay::ResponseBody;
 use crate::server::body::{HeldBody, Inbound};
@@ -141,7 +140,7 @@ async fn ask(
 ) -> Option<(UpstreamResponse, Bytes)> {
     let upstreams = &authorized.worker().upstreams;
     let request = UpstreamRequest {
-        provider: Arc::clone(&target.provider),
+        provider: any_lane(target),
         kind: RequestKind::PostSafe,
         path,
         forwarded,
@@ -159,7 +158,7 @@ async fn ask(
             return None;
         }
         let body = answer.body.whole(ANSWER_BYTES_MAX).await.ok()?;
-        answer.body.recycle(upstreams, &target.provider);
+        answer.body.recycle(upstreams, &request.provider);
         Some((answer, body))
     };
     tokio::time::timeout(target.provider.timeout, Box::pin(exchange)).await.ok().flatten()

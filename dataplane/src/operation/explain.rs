@@ -12,6 +12,8 @@
 //!
 //! `choice` is `{"order", "chosen_by"}` for an endpoint that is no plain list; its candidates have `tier`, `weight` and what
 //! decided: `share`, `in_flight`, `first_content_us` or `cost_micro_usd`.
+//! A candidate whose provider has several keys has `credentials`: those that would be tried, in order, each with
+//! `credential` (`c2`), `in_flight`, and the `reason` and `wait_ms` if it rests or has an open circuit.
 //! `candidates` is in the order of the attempts. A candidate that rests is in `passed_over`; if all rest, those that would be
 //! tried anyway are in both. In a candidate, `adapted` is absent for targets that speak the client's protocol; `dropped` and `changed`
 //! name the fields that are not sent as they are, and `body` the members that settings change. `reason` is one of the results in a record's trace. `refusal` is the
@@ -37,6 +39,7 @@ use crate::adapt;
 use crate::attempt::{self, FailoverBudget, Waiting};
 use crate::error::Fault;
 use crate::operation::rehearsal::{RehearsedRequest, rehearse};
+use crate::plan::lanes::{LaneNeeds, LaneStanding, RankedLane, lanes};
 use crate::plan::{self, Needs, ShownShare};
 use crate::relay::ResponseBody;
 
@@ -54,6 +57,13 @@ pub(crate) struct ExplainQuestion<'a> {
     pub(crate) now_ms: u64,
     /// Assumed faults, if the attempts at the candidates are to be rehearsed.
     pub(crate) faults: Option<&'a [AssumedFault]>,
+}
+
+impl ExplainQuestion<'_> {
+    fn lane_needs(&self) -> LaneNeeds<'_> {
+        let Needs { demand, session, response_affinity, reference, .. } = self.needs;
+        LaneNeeds::of(demand.head, session, (response_affinity, reference))
+    }
 }
 
 /// Checks of a target that the plan itself does not make.
@@ -154,7 +164,8 @@ fn shown(
     let shown = candidates.iter().map(|target| {
         let told = route.map(|route| (checks.told)(route, target)).unwrap_or_default();
         let share = balanced.and_then(|of| ShownShare::of(target, candidates, of, demand));
-        with_share(candidate(target, (dialect, tools), told), share)
+        let value = with_share(candidate(target, (dialect, tools), told), share);
+        with_lanes(value, &lanes(target, question.lane_needs()))
     });
     shown.collect()
 }
@@ -194,9 +205,7 @@ fn take_out<'a, T>(
 
 /// Returns the rest of a cooldown for which the target would be skipped, in milliseconds.
 fn open_ms(question: &ExplainQuestion<'_>, target: &Target) -> Option<u64> {
-    let Target { provider, model } = target;
-    let wait_ms = provider.circuits.open_ms(&model.id, question.now_ms, &provider.circuit_policy);
-    wait_ms.filter(|_| !question.forced)
+    target.open_ms(question.now_ms).filter(|_| !question.forced)
 }
 
 /// Puts those of the resting candidates back that are tried although no other is left. Returns the time until the first
@@ -267,6 +276,27 @@ fn with_share(mut value: Value, share: Option<ShownShare>) -> Value {
         object.insert("tier".to_owned(), json!(tier));
         object.insert("weight".to_owned(), json!(weight));
         object.extend(decided.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+    }
+    value
+}
+
+/// Adds the keys with which the target would be tried, in order, if its provider has several.
+fn with_lanes(mut value: Value, ranked: &[RankedLane<'_>]) -> Value {
+    if let (Some(object), false) = (value.as_object_mut(), ranked.is_empty()) {
+        let shown = ranked.iter().map(|ranked| {
+            let (reason, wait_ms) = match ranked.standing {
+                LaneStanding::Ready => (None, None),
+                LaneStanding::Resting { wait_ms } => (Some(StepResult::Resting), Some(wait_ms)),
+                LaneStanding::Open { wait_ms } => (Some(StepResult::CircuitOpen), Some(wait_ms)),
+            };
+            json!({
+                "credential": ranked.lane.lane.as_ref().map(|lane| lane.number),
+                "in_flight": ranked.lane.circuits.load().in_flight(),
+                "reason": reason,
+                "wait_ms": wait_ms,
+            })
+        });
+        object.insert("credentials".to_owned(), shown.collect());
     }
     value
 }

@@ -212,7 +212,7 @@ impl AuthorizedRequest<'_> {
         let route = selected.inspect_err(|fault| record.fail(fault))?;
         let job = Job {
             seal: adapt::seal(self.snapshot, &route, &head, self.access),
-            session: route.balanced().and_then(|_| self.session_name()).map(Box::from),
+            session: plan::stays_with_session(&route).then(|| self.session_name()).flatten().map(Box::from),
             worker: Rc::clone(worker),
             access: Arc::clone(self.access),
             route,

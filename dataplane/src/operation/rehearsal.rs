@@ -8,11 +8,12 @@ use serde::Serialize;
 use shared::health::Evidence;
 use shared::id::{ModelId, ProviderId};
 use shared::port::{AssumedFault, FaultKind};
-use shared::routing::Target;
+use shared::routing::{ProviderInstance, Target};
 use shared::snapshot::Route;
 use shared::usage::StepResult;
 
-use crate::attempt::{FailoverBudget, Next, next_after};
+use crate::attempt::{FailoverBudget, KeyBlame, Next, next_after};
+use crate::plan::lanes::LANES_TRIED_MAX;
 
 /// The attempts at one candidate.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -137,10 +138,19 @@ impl<'a> RehearsedWalk<'a> {
         }
         let attempts_max = provider.retry.attempts_max.max(1);
         let share_end = has_next.then(|| FailoverBudget::share_end(self.request.budget.time(), self.now));
+        // Each of the provider's keys is refused in the same way, at once.
+        for _ in 1..target.provider.lanes.len().min(LANES_TRIED_MAX) {
+            if self.blames_key(provider, fault) {
+                let (result, at) = (StepResult::Status, ms(self.now));
+                rehearsed.tries.push(RehearsedAttempt { result, starts_at_ms: at, ends_at_ms: at });
+                rehearsed.attempts += 1;
+            }
+        }
+        let other_keys = rehearsed.attempts;
         for attempt in before + 1..=attempts_max {
             let start = self.now;
             let (result, next, evidence) = self.attempt(target, fault, share_end);
-            rehearsed.attempts = attempt - before;
+            rehearsed.attempts = other_keys + attempt - before;
             rehearsed.result = result;
             rehearsed.ends_at_ms = ms(self.now);
             rehearsed.tries.push(RehearsedAttempt {
@@ -214,6 +224,14 @@ impl<'a> RehearsedWalk<'a> {
         let attempt_end = budget.attempt_end(budget.time(), self.now, timeout);
         let is_first = limit <= timeout && end <= attempt_end && share_end.is_none_or(|share| end <= share);
         is_first.then_some(limit)
+    }
+
+    /// True if the upstream would have something against the key of an attempt.
+    fn blames_key(&self, provider: &ProviderInstance, fault: Option<&FaultKind>) -> bool {
+        let Some(FaultKind::Status { status, text }) = fault else { return false };
+        let (_, _, rule) = next_after(provider, *status, text.as_deref());
+        let is_in_time = self.now < self.request.budget.time();
+        is_in_time && rule.is_none() && KeyBlame::of_status(*status).is_some()
     }
 
     /// Advances the time to the end of an attempt without an answer.

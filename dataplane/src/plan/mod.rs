@@ -17,6 +17,7 @@ pub(crate) use self::ranking::{Choice, ShownShare};
 use self::response_affinity::{ResponseAffinity, StateReference};
 
 mod affinity;
+pub(crate) mod lanes;
 mod ranking;
 mod recent;
 pub(crate) mod response_affinity;
@@ -52,6 +53,11 @@ pub(crate) fn select(snapshot: &Snapshot, selector: &str, access: &Access) -> Re
             format!("The model '{shown}' does not exist. GET /v1/models lists the available models.");
         Fault::new(ErrorKind::ModelNotFound, message).param("model")
     })
+}
+
+/// Returns true if the session of a request may decide its target, or the key of a target's provider.
+pub(crate) fn stays_with_session(route: &Route) -> bool {
+    route.balanced().is_some() || route.targets().iter().any(|target| !target.provider.lanes.is_empty())
 }
 
 /// Returns `route` with only the target named by `only`.
@@ -118,7 +124,7 @@ pub(crate) fn order<'a>(
         && !candidates.is_empty()
     {
         candidates.retain(|target| {
-            let is_of_account = needs.response_affinity.account(target) == account;
+            let is_of_account = needs.response_affinity.has_account(target, account);
             if !is_of_account {
                 skip(target, StepResult::Elsewhere);
             }

@@ -68,11 +68,15 @@ impl Record {
         }
         self.running.begin_attempt(target);
         // The attempt before it, if any, is no longer in flight.
-        self.in_flight = target.provider.circuits.loads().of(&target.model.id).map(|load| load.begin());
+        let lane = target.provider.lane.as_ref();
+        let of_instance = lane.map_or(&target.provider.circuits, |lane| &lane.of_instance);
+        self.in_flight = of_instance.loads().of(&target.model.id).map(|load| load.begin());
+        self.lane_in_flight = lane.map(|_| target.provider.circuits.load().begin());
         let began = Instant::now();
         let start_us = Some(micros(began - self.started));
+        let credential = lane.map(|lane| lane.number);
         let step = step(target, StepResult::Cancelled);
-        self.note(|event| event.trace.push(TraceStep { start_us, ..step }));
+        self.note(|event| event.trace.push(TraceStep { start_us, credential, ..step }));
         Some(began)
     }
 
@@ -148,6 +152,7 @@ impl Record {
     /// Records that the latest attempt failed after `spent`. Usage reported by its upstream is recorded as lost.
     pub(crate) fn end_step(&mut self, failed: FailedStep<'_>, spent: Duration) {
         self.running.enter(Stage::Paused);
+        self.lane_in_flight = None;
         if let Some(in_flight) = self.in_flight.take().filter(|_| failed.is_of_target) {
             in_flight.failed(micros(spent), monotonic_ms());
         }
@@ -263,7 +268,9 @@ impl Record {
     }
 
     fn skip_for(&mut self, target: &Target, result: StepResult, wait_ms: u64) {
-        let step = TraceStep { skip_wait_ms: Some(wait_ms), ..step(target, result) };
+        // A target whose provider has several keys is skipped with one of them, or with all.
+        let credential = target.provider.lane.as_ref().map(|lane| lane.number);
+        let step = TraceStep { skip_wait_ms: Some(wait_ms), credential, ..step(target, result) };
         self.note(|event| event.trace.push(step));
     }
 }

@@ -56,6 +56,8 @@ pub(crate) struct Record {
     held: Option<HeldReservations>,
     /// The attempt in flight, until the last byte of its answer, if its target is measured.
     in_flight: Option<InFlight>,
+    /// The same, of its key, if the provider has several.
+    lane_in_flight: Option<InFlight>,
     /// The exchange's note in the usage log, if one has been written.
     note: Option<Note>,
     running: Rc<RunningEntry>,
@@ -165,6 +167,7 @@ impl Record {
             media: opening.media.cloned().map(Box::new),
             held: None,
             in_flight: None,
+            lane_in_flight: None,
             note: None,
             running: Rc::clone(opening.running),
             span: opening.span,
@@ -186,6 +189,7 @@ impl Record {
             media: self.media.take(),
             held: self.held.take(),
             in_flight: self.in_flight.take(),
+            lane_in_flight: self.lane_in_flight.take(),
             note: self.note.take(),
             running: Rc::clone(&self.running),
             span: self.span.take(),

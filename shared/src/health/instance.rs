@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::circuit::{Circuit, CircuitState, Pass, Refused};
 use super::limits::ReportedLimits;
-use super::loads::Loads;
+use super::loads::{Loads, TargetLoad};
 use super::per_model::PerModel;
 use super::rests::Rests;
 use crate::id::ModelId;
@@ -24,6 +24,8 @@ pub struct Circuits {
     models: PerModel<Circuit>,
     rests: Rests,
     loads: Loads,
+    /// The attempts with this credential, if its instance has several.
+    load: Arc<TargetLoad>,
     limits: ReportedLimits,
 }
 
@@ -110,6 +112,11 @@ impl Circuits {
     /// Returns the loads of the models.
     pub fn loads(&self) -> &Loads {
         &self.loads
+    }
+
+    /// Returns the load of the credential, over all models.
+    pub fn load(&self) -> &Arc<TargetLoad> {
+        &self.load
     }
 
     /// Returns the limits that the upstream reports for this credential.

@@ -29,6 +29,8 @@ pub type UpstreamIdentity = [u8; 32];
 #[derive(Debug, Default)]
 pub struct Board {
     circuits: Mutex<HashMap<ProviderId, (UpstreamIdentity, Arc<Circuits>)>>,
+    /// The circuits of each key of the instances that have several.
+    lanes: Mutex<HashMap<ProviderId, Vec<(UpstreamIdentity, Arc<Circuits>)>>>,
 }
 
 impl Board {
@@ -42,11 +44,29 @@ impl Board {
         Arc::clone(own)
     }
 
+    /// Returns the circuits of each key of `provider`, in the order of `identities`; those of other keys are removed.
+    pub fn lanes(&self, provider: &ProviderId, identities: &[UpstreamIdentity]) -> Vec<Arc<Circuits>> {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lanes.remove(provider).unwrap_or_default();
+        let of = |identity: &UpstreamIdentity| {
+            let found = known.iter().find(|(known, _)| known == identity);
+            found.map_or_else(Arc::default, |(_, circuits)| Arc::clone(circuits))
+        };
+        let kept: Vec<_> = identities.iter().map(|identity| (*identity, of(identity))).collect();
+        let circuits = kept.iter().map(|(_, circuits)| Arc::clone(circuits)).collect();
+        if !kept.is_empty() {
+            lanes.insert(provider.clone(), kept);
+        }
+        circuits
+    }
+
     /// Removes the circuits of all other instances.
     pub fn keep<'a>(&self, providers: impl IntoIterator<Item = &'a ProviderId>) {
         let ids: HashSet<&ProviderId> = providers.into_iter().collect();
         let mut circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
         circuits.retain(|id, _| ids.contains(id));
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        lanes.retain(|id, _| ids.contains(id));
     }
 }
 

@@ -390,3 +390,16 @@ fn probes_of_many_threads_are_neither_doubled_nor_lost() {
             .expect("the probe that was given up is not lost");
     }
 }
+
+#[test]
+fn the_circuits_of_a_key_are_kept_while_the_instance_has_it() {
+    let (board, id) = (Board::default(), ProviderId::new("a"));
+    let [one, two, three] = [1, 2, 3].map(|mark| [mark; 32]);
+    let first = board.lanes(&id, &[one, two]);
+    let second = board.lanes(&id, &[three, two]);
+    assert!(Arc::ptr_eq(&first[1], &second[1]) && !Arc::ptr_eq(&first[0], &second[0]));
+    let third = board.lanes(&id, &[one]);
+    assert!(!Arc::ptr_eq(&third[0], &first[0]), "a removed key is forgotten");
+    board.keep([&ProviderId::new("b")]);
+    assert!(!Arc::ptr_eq(&board.lanes(&id, &[one])[0], &third[0]));
+}

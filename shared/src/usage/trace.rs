@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::counts::{TokenCounts, Units};
-use crate::id::{ModelId, ProviderId};
+use crate::id::{CredentialNumber, ModelId, ProviderId};
 
 /// One target that was considered for a request, whether it was tried or skipped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,6 +14,9 @@ pub struct TraceStep {
     pub model: ModelId,
     /// The result of the attempt, or the reason for skipping the target.
     pub result: StepResult,
+    /// The key of the attempt, if the provider instance has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<CredentialNumber>,
     /// The upstream's status, if it responded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
@@ -51,6 +54,7 @@ impl TraceStep {
             provider,
             model,
             result,
+            credential: None,
             status: None,
             head_us: None,
             spent_us: None,

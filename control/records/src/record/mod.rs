@@ -412,6 +412,7 @@ mod tests {
         message: "",
         retry_after_ms: None,
         skip_wait_ms: None,
+        credential: None,
     };
 
     #[test]

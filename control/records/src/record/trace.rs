@@ -1,7 +1,7 @@
 //! The steps of a record's trace.
 //!
 //! ```text
-//!  provider, model, result, status, head, spent, [which, [start,] [retry after,] [skip wait,] [message]]
+//!  provider, model, result, status, head, spent, [which, [start,] [retry after,] [skip wait,] [key,] [message]]
 //! ```
 //!
 //! Earlier releases wrote steps without the part in the outer brackets; a bit of the record's `status` marks steps that
@@ -28,6 +28,8 @@ pub struct RecordStep<'a> {
     pub retry_after_ms: Option<u64>,
     /// The remaining time of the cooldown or the rest for which the target was skipped.
     pub skip_wait_ms: Option<u64>,
+    /// The number of the key, if the provider has several.
+    pub credential: Option<u64>,
 }
 
 /// The texts of a step: provider, model and result.
@@ -64,7 +66,7 @@ impl RecordStep<'_> {
         put_option(out, self.head_us);
         put_option(out, self.spent_us);
         varint::put(out, self.which());
-        let numbers = [self.start_us, self.retry_after_ms, self.skip_wait_ms];
+        let numbers = [self.start_us, self.retry_after_ms, self.skip_wait_ms, self.credential];
         numbers.into_iter().flatten().for_each(|number| varint::put(out, number));
         if !self.message.is_empty() {
             text(out, MESSAGE_PLACE, self.message);
@@ -76,6 +78,7 @@ impl RecordStep<'_> {
         flag(self.start_us.is_some(), START)
             | flag(self.retry_after_ms.is_some(), RETRY_AFTER)
             | flag(self.skip_wait_ms.is_some(), SKIP_WAIT)
+            | flag(self.credential.is_some(), CREDENTIAL)
             | flag(!self.message.is_empty(), MESSAGE)
     }
 }
@@ -106,6 +109,7 @@ impl<'a> Iterator for Trace<'a> {
                 (START, &mut step.start_us),
                 (RETRY_AFTER, &mut step.retry_after_ms),
                 (SKIP_WAIT, &mut step.skip_wait_ms),
+                (CREDENTIAL, &mut step.credential),
             ] {
                 if which & bit != 0 {
                     *number = Some(varint::take(bytes)?);
@@ -123,6 +127,7 @@ const START: u64 = 1;
 const RETRY_AFTER: u64 = 1 << 1;
 const MESSAGE: u64 = 1 << 2;
 const SKIP_WAIT: u64 = 1 << 3;
+const CREDENTIAL: u64 = 1 << 4;
 
 /// Number of different texts of a step.
 pub(super) const STEP_TEXTS: usize = 4;
@@ -148,6 +153,7 @@ mod tests {
         message: "",
         retry_after_ms: None,
         skip_wait_ms: None,
+        credential: None,
     };
 
     #[test]
@@ -158,6 +164,8 @@ mod tests {
             RecordStep { message: "over capacity", ..FIXED },
             RecordStep { retry_after_ms: Some(u64::MAX), ..FIXED },
             RecordStep { skip_wait_ms: Some(18_000), message: "m", ..FIXED },
+            RecordStep { credential: Some(2), ..FIXED },
+            RecordStep { credential: Some(64), skip_wait_ms: Some(1), message: "m", ..FIXED },
             RecordStep { start_us: Some(u64::MAX), message: "m", retry_after_ms: Some(0), ..FIXED },
             FIXED,
         ];

@@ -345,7 +345,11 @@ impl FrameMaker {
             let share = attempts.get(id).copied().unwrap_or_default();
             let shown = LiveProvider {
                 provider: id,
-                circuit: ShownCircuit::of(provider.circuits.instance(), now_ms, &provider.circuit_policy),
+                circuit: ShownCircuit::of(
+                    provider.best_lane(now_ms).circuits.instance(),
+                    now_ms,
+                    &provider.circuit_policy,
+                ),
                 running: running.attempts.get(id).copied().unwrap_or_default(),
                 attempts: share.total,
                 failures: share.bad,

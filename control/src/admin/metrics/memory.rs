@@ -106,18 +106,35 @@ fn rests(snapshot: &Snapshot, text: &mut MetricsText) {
     text.begin("llmgw_rest_seconds", "gauge", "Time for which a model still rests because of a rate limit.");
     let now_ms = monotonic_ms();
     for provider in snapshot.providers.iter() {
-        for ShownRest { model, wait_ms, .. } in provider.circuits.rests().all(now_ms) {
+        for ShownRest { model, wait_ms, .. } in rests_of(provider, now_ms) {
             let labels = [("provider", provider.id.as_str()), ("model", model.as_str())];
             text.value("llmgw_rest_seconds", &labels, wait_ms.div_ceil(1_000));
         }
     }
 }
 
+/// Returns the models that rest, with each of the provider's keys. The first rest to end counts.
+fn rests_of(provider: &ProviderInstance, now_ms: u64) -> Vec<ShownRest> {
+    let mut lanes = provider.each_lane().map(|lane| lane.circuits.rests().all(now_ms));
+    let mut rests = lanes.next().unwrap_or_default();
+    for others in lanes {
+        rests.retain_mut(|rest| {
+            let other = others.iter().find(|other| other.model == rest.model);
+            rest.wait_ms = rest.wait_ms.min(other.map_or(u64::MAX, |other| other.wait_ms));
+            other.is_some()
+        });
+    }
+    rests
+}
+
 fn open_circuits(provider: &ProviderInstance) -> usize {
     let (now_ms, policy) = (monotonic_ms(), &provider.circuit_policy);
-    let of_models = provider.circuits.models(now_ms, policy);
-    let circuits = of_models.iter().map(|(_, circuit)| &**circuit).chain([provider.circuits.instance()]);
-    circuits.filter(|circuit| circuit.state(now_ms, policy) != CircuitState::Closed).count()
+    let of_lane = |lane: &ProviderInstance| {
+        let of_models = lane.circuits.models(now_ms, policy);
+        let circuits = of_models.iter().map(|(_, circuit)| &**circuit).chain([lane.circuits.instance()]);
+        circuits.filter(|circuit| circuit.state(now_ms, policy) != CircuitState::Closed).count()
+    };
+    provider.each_lane().map(of_lane).sum()
 }
 
 fn jobs(jobs: &Jobs, text: &mut MetricsText) {

@@ -365,6 +365,7 @@ control/src/writer/webhook/backoff.rs FAILURES_MAX tries
 dataplane/src/adapt/mod.rs OUTPUT_TOKENS_UNASKED_MAX asked
 dataplane/src/dataplane.rs BLOCKING_THREADS_MAX parallel
 dataplane/src/operation/videos/poll.rs REDIRECTS_MAX refuses
+dataplane/src/plan/lanes.rs LANES_TRIED_MAX tries
 dataplane/src/plan/response_affinity/mod.rs SLOTS cache
 dataplane/src/plan/response_affinity/mod.rs TOKENS_MAX range
 dataplane/src/server/gate/head/mod.rs HEADERS_MAX refuses
@@ -383,6 +384,7 @@ dataplane/src/upstream/voice.rs PIECES_AHEAD parallel
 dataplane/src/worker.rs TIMERS_MAX cache
 shared/src/body_members.rs COUNT_MAX refuses
 shared/src/key_hash.rs take(8) told
+shared/src/lanes.rs KEYS_MAX refuses
 shared/src/prices/form.rs PARTS_MAX refuses
 shared/src/quota/counter.rs AMOUNT_MAX range
 shared/src/quota/counter_share/mod.rs WINDOWS_MAX cache

@@ -10,7 +10,7 @@ use http::header::ACCEPT;
 use http::{HeaderValue, Request, Response};
 use serde::Serialize;
 use serde_json::Value;
-use shared::clock::unix_ms;
+use shared::clock::{monotonic_ms, unix_ms};
 use shared::key_hash::KeyHasher;
 use shared::percent;
 use shared::port::{HttpClient, HttpLimits, SocketPath, Via};
@@ -209,7 +209,8 @@ async fn page_of(
     url: &str,
     pages: Pages,
 ) -> Result<ListPageBody, CatalogFailure> {
-    let secrets: Vec<String> = instance.secrets().into_iter().map(str::to_owned).collect();
+    let secrets = instance.each_lane().flat_map(ProviderInstance::secrets);
+    let secrets: Vec<String> = secrets.map(str::to_owned).collect();
     let secrets: Vec<&str> = secrets.iter().map(String::as_str).collect();
     let silent = |message: &str| CatalogFailure::unanswered(unix_ms(), message, &secrets);
     let answer = async { http.send(request(instance, url)?, LIMITS).await }.await;
@@ -233,6 +234,7 @@ async fn page_of(
 }
 
 fn request(instance: &ProviderInstance, url: &str) -> Result<Request<Bytes>, http::Error> {
+    let instance = instance.best_lane(monotonic_ms());
     let mut request = Request::get(url).body(Bytes::new())?;
     let signed = instance.signer.as_ref().and_then(|signer| {
         let uri = request.uri();

@@ -42,6 +42,7 @@ pub(crate) mod yaml;
 
 pub(crate) use address::{BaseUrl, check_url};
 pub(crate) use body::secrets_of;
+pub(crate) use credential::{is_reference, key_hint};
 pub use env::{Environment, Schedule, SecretFiles, VARIABLES, Variable, variable_of_file};
 pub(crate) use failover_gaps::failover_gaps;
 pub use fault::{ConfigError, ConfigFault, FaultPlace};
@@ -50,7 +51,7 @@ pub use layer::{Loaded, Reread, Setting, SettingSource, listens_at, load, places
 pub(crate) use model::OAUTH_CALLBACK;
 pub use model::{
     AdminKey, Config, ConnectionAuth, Endpoint, ExtensionLink, KeptKey, Lifetimes, LogFormat, Logging,
-    Member, Partner, Policies, Provider, Routing, Server, SharedDatabase, Sso, TlsFiles,
+    Member, Partner, Policies, Provider, ProviderKey, Routing, Server, SharedDatabase, Sso, TlsFiles,
 };
 pub use offline::{Offline, offline};
 pub(crate) use order::{TIER_MAX, WEIGHT_MAX, WrittenOrder};
@@ -70,7 +71,7 @@ pub use show::show;
 #[cfg(test)]
 pub(crate) use stored::shown::ProviderSettings;
 pub(crate) use stored::shown::shown_provider;
-pub(crate) use stored::{DOTS, FieldFault, WrittenProvider, provider_of};
+pub(crate) use stored::{API_KEY, API_KEYS, DOTS, FieldFault, WrittenProvider, provider_of};
 pub(crate) use text_check::check_text;
 
 /// True if `id` is a valid model id.

@@ -14,7 +14,7 @@ use serde::Serialize;
 use shared::base_path::BasePath;
 use shared::body_members::BodyMembers;
 use shared::error_rule::ErrorRule;
-use shared::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
+use shared::id::{CredentialNumber, EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
 use shared::operation::Dialect;
 use shared::policy::{CircuitPolicy, ClientTimeouts, RetryPolicy};
 use shared::provider::ProviderKind;
@@ -294,6 +294,8 @@ pub struct Provider {
     pub auth: ConnectionAuth,
     /// The credential; `None` if it is missing or the instance is disabled.
     pub api_key: Option<Secret<String>>,
+    /// The credentials if there are several, instead of `api_key`.
+    pub api_keys: Vec<ProviderKey>,
     /// The use of a key that is stored outside the file, if the file contains no key.
     pub kept_key: KeptKey,
     /// Additional fixed headers, all marked sensitive.
@@ -356,7 +358,28 @@ pub struct Provider {
     pub(crate) signed_in: Option<Arc<OauthConnection>>,
 }
 
+/// One of several credentials of a provider instance.
+#[derive(Clone, Debug)]
+pub struct ProviderKey {
+    /// Its number.
+    pub number: CredentialNumber,
+    /// The part that may be shown: its last four characters, or the reference to it; `None` if it is short.
+    pub hint: Option<String>,
+    /// The credential.
+    pub key: Secret<String>,
+}
+
 impl Provider {
+    /// Returns the instance with one of its credentials alone.
+    pub(crate) fn with_key(&self, key: &ProviderKey) -> Self {
+        Self { api_key: Some(key.key.clone()), api_keys: Vec::new(), ..self.clone() }
+    }
+
+    /// Returns every credential.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Secret<String>> + Clone {
+        self.api_key.iter().chain(self.api_keys.iter().map(|key| &key.key))
+    }
+
     /// Returns the `gen_ai.provider.name` of OpenTelemetry.
     pub(crate) fn genai_name(&self) -> &'static str {
         let entry = self.registry_id.as_deref().and_then(registry::entry);
@@ -366,7 +389,8 @@ impl Provider {
     /// Returns how requests are signed. The error describes the fault in the key.
     pub(crate) fn sign(&self) -> Result<Sign, &'static str> {
         // A configured authorization header is a credential too.
-        if self.api_key.is_none() && self.headers.iter().any(|(name, _)| *name == AUTHORIZATION) {
+        let key = self.keys().next();
+        if key.is_none() && self.headers.iter().any(|(name, _)| *name == AUTHORIZATION) {
             return Ok(Sign::Nothing);
         }
         let around = CredentialContext {
@@ -374,7 +398,7 @@ impl Provider {
             host: self.origin.as_ref().map(|origin| origin.host.as_str()),
             surroundings: &self.surroundings,
         };
-        Sign::of(self.kind.auth, self.api_key.as_ref(), &around)
+        Sign::of(self.kind.auth, key, &around)
     }
 
     /// Returns the tokens of its sign-in, or the reason why requests cannot use it.
@@ -386,7 +410,7 @@ impl Provider {
 
     /// True if it cannot be used because it has no key.
     pub fn lacks_key(&self) -> bool {
-        self.kept_key == KeptKey::Needed && self.api_key.is_none()
+        self.kept_key == KeptKey::Needed && self.keys().next().is_none()
     }
 }
 

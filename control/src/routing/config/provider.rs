@@ -58,7 +58,9 @@ impl ProviderReader<'_> {
         let auth = self.auth(kind);
         let place = self.place(kind);
         let api_key = self.api_key(kind, entry, auth, place.region.as_deref());
-        let place = place.with_project_of(kind, api_key.as_ref());
+        let api_keys = self.api_keys(kind, auth, place.region.as_deref());
+        let first_key = api_key.as_ref().or_else(|| api_keys.first().map(|key| &key.key));
+        let place = place.with_project_of(kind, first_key);
         let base_url = self.base_url(kind, entry, &place);
         let listed = entry.is_none_or(|entry| entry.models.is_empty());
         let origin = base_url.as_deref().and_then(|url| self.origin(kind, url, &place, listed));
@@ -67,7 +69,7 @@ impl ProviderReader<'_> {
         let dialects = self.dialects(kind, entry, origin.as_ref());
         self.warn_of_unpriced(kind, &dialects, &models);
         self.models_speak(&dialects);
-        self.machine_tokens_stay_at_home((kind, auth), api_key.as_ref(), origin.as_ref());
+        self.machine_tokens_stay_at_home((kind, auth), first_key, origin.as_ref());
         self.echo_only_for_echo(kind);
         let issuer = self.oauth(kind, auth);
         let extension = self.extension(kind);
@@ -80,6 +82,7 @@ impl ProviderReader<'_> {
             proxy,
             auth,
             api_key,
+            api_keys,
             kept_key,
             headers,
             dialects,

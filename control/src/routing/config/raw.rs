@@ -135,6 +135,10 @@ pub(super) struct Provider {
     /// key or `${ENV:AWS_ACCESS_KEY_ID}:${ENV:AWS_SECRET_ACCESS_KEY}`, for `vertex` the JSON of a service account, an
     /// access token, or no value for the account of the machine.
     pub(super) api_key: Option<String>,
+    /// Several credentials instead of `api_key`, at least 2. Each is a lane with circuits, rests and limits of its own: a
+    /// session stays with its key, and a request moves to another one at once if its key is rejected or limited.
+    #[schemars(length(min = 2, max = 64))]
+    pub(super) api_keys: Option<Vec<ApiKey>>,
     /// Seconds that an attempt may take until the response head.
     #[schemars(range(min = 0.001, max = 86_400))]
     pub(super) timeout: Option<f64>,
@@ -186,6 +190,43 @@ pub(super) struct Provider {
     /// The vendor's OAuth addresses, for a provider that a human signs in to; `{}` for the type `extension`, whose extension
     /// knows them.
     pub(super) oauth: Option<Oauth>,
+}
+
+/// One of several credentials of a provider.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum ApiKey {
+    /// As `api_key`.
+    Text(String),
+    /// With the ID that traces and alerts show.
+    Numbered(NumberedKey),
+}
+
+/// A credential with its ID.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NumberedKey {
+    /// `c1`, `c2` and so on; the place in the list by default.
+    #[serde(default)]
+    pub(super) id: Option<String>,
+    /// As `api_key`.
+    pub(super) key: String,
+}
+
+impl ApiKey {
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            Self::Numbered(numbered) => &numbered.key,
+        }
+    }
+
+    pub(super) fn id(&self) -> Option<&str> {
+        match self {
+            Self::Text(_) => None,
+            Self::Numbered(numbered) => numbered.id.as_deref(),
+        }
+    }
 }
 
 /// The vendor's OAuth addresses. The client is that of `LLMGW_PARTNER_CLIENT_ID` and `LLMGW_PARTNER_CLIENT_SECRET`.

@@ -115,6 +115,9 @@ fn write_provider(provider: &Provider, out: &mut String) -> fmt::Result {
     if provider.api_key.is_some() {
         writeln!(out, "    api_key: ••••")?;
     }
+    for key in &provider.api_keys {
+        writeln!(out, "    api_keys {}: ••••", key.number)?;
+    }
     for (name, _) in &provider.headers {
         writeln!(out, "    header {name}: ••••")?;
     }

@@ -22,7 +22,7 @@ pub(crate) use provider::{
     NOT_CONNECTED, ObjectSource, ProviderConnection, ProviderStanding, ShownProvider, shadow_of,
 };
 pub(crate) use routed::{RoutedProvider, known_models};
-pub(crate) use sealed::{open_written, seal_written};
+pub(crate) use sealed::{StoredKey, open_written, seal_written};
 pub(crate) use sign_ins::{ShownSignIn, SignInError, SignIns};
 pub(crate) use stored_keys::StoredKeys;
 

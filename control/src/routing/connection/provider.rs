@@ -5,8 +5,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use shared::clock::unix_ms;
-use shared::id::PrincipalId;
+use shared::id::{CredentialNumber, PrincipalId};
+use shared::routing::ProviderInstance;
 
+use super::sealed::StoredKey;
 use super::{ConnectedProvider, Extensions, ShownSignIn, SignIns, StoredProvider};
 use crate::common::credential::TokenStanding;
 use crate::db::providers::Binding;
@@ -203,6 +205,7 @@ impl ProviderConnection {
             owner: self.owner().map(str::to_owned),
             anonymous: self.is_anonymous(),
             credential: self.credential(),
+            api_keys: self.api_keys(),
             version: self.version(),
             bindings: held.map(|held| held.bindings.clone()),
             created_at_ms: held.map(|held| held.row.created_at_ms),
@@ -223,7 +226,7 @@ impl ProviderConnection {
     /// environment.
     fn credential(&self) -> ShownCredential {
         let Some(held) = &self.held else {
-            let set = self.read.as_ref().is_some_and(|provider| provider.api_key.is_some());
+            let set = self.read.as_ref().is_some_and(|provider| provider.keys().next().is_some());
             return ShownCredential { set, of_row: None };
         };
         let row = &held.row;
@@ -233,6 +236,68 @@ impl ProviderConnection {
         };
         let of_row = StoredCredential { last_four, reference, updated_at_ms: row.credential_at_ms };
         ShownCredential { set: row.credential.is_some(), of_row: Some(of_row) }
+    }
+}
+
+impl ProviderConnection {
+    /// Describes each key without revealing it, if there are several.
+    fn api_keys(&self) -> Option<Vec<ShownKey>> {
+        let of_row = self.held.as_ref().and_then(|held| {
+            let settings: Map<String, Value> = serde_json::from_str(&held.row.settings).ok()?;
+            let stored = StoredKey::listed(&settings)?.into_iter();
+            Some(stored.map(|key| ShownKey::of(key.id, key.hint)).collect())
+        });
+        let of_file = || {
+            let keys = &self.read.as_ref()?.api_keys;
+            let shown = keys.iter().map(|key| ShownKey::of(key.number, key.hint.clone())).collect();
+            Some(shown).filter(|shown: &Vec<_>| !shown.is_empty())
+        };
+        of_row.or_else(of_file)
+    }
+}
+
+/// One of several keys of a provider, which is never shown.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ProviderKey"))]
+pub(crate) struct ShownKey {
+    /// `c1`, `c2` and so on, as in the traces of requests. A patch keeps the key by it.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub(crate) id: CredentialNumber,
+    /// Its last four characters; null if it is short or a reference.
+    last_four: Option<String>,
+    /// The variable or the file that contains it, as `${ENV:NAME}` or `${FILE:/path}`; null if it is stored itself.
+    reference: Option<String>,
+    /// `ready`; `resting`, if the upstream limits its rate of requests; `open`, if its circuit is; `rejected`, if the
+    /// upstream rejected it when it was last used; or null in answers other than those of `GET providers`, and while the
+    /// provider receives no requests.
+    #[cfg_attr(test, schemars(extend("enum" = ["ready", "resting", "open", "rejected", null])))]
+    pub(crate) state: Option<&'static str>,
+    /// The time until it receives requests again, in milliseconds; null if it does now.
+    pub(crate) wait_ms: Option<u64>,
+}
+
+impl ShownKey {
+    fn of(id: CredentialNumber, hint: Option<String>) -> Self {
+        let (reference, last_four) = match hint {
+            Some(hint) if hint.starts_with("${") => (Some(hint), None),
+            hint => (None, hint),
+        };
+        Self { id, last_four, reference, state: None, wait_ms: None }
+    }
+
+    /// Adds the state of the key in routing.
+    pub(crate) fn standing(&mut self, instance: &ProviderInstance, now_ms: u64) {
+        let of_key = |lane: &&ProviderInstance| lane.lane.as_ref().is_some_and(|lane| lane.number == self.id);
+        let Some(lane) = instance.each_lane().find(of_key) else { return };
+        let open_ms = lane.circuits.instance().open_ms(now_ms, &lane.circuit_policy);
+        let rest_ms = lane.circuits.rests().all(now_ms).iter().map(|rest| rest.wait_ms).max();
+        (self.state, self.wait_ms) = match (lane.rejection(), open_ms, rest_ms) {
+            (Some(_), open_ms, _) => (Some("rejected"), open_ms),
+            (None, Some(open_ms), _) => (Some("open"), Some(open_ms)),
+            (None, None, Some(rest_ms)) => (Some("resting"), Some(rest_ms)),
+            (None, None, None) => (Some("ready"), None),
+        };
     }
 }
 
@@ -258,6 +323,9 @@ pub(crate) struct ShownProvider {
     /// their exact IDs only.
     anonymous: bool,
     credential: ShownCredential,
+    /// Its keys. Absent if it has one or none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) api_keys: Option<Vec<ShownKey>>,
     /// Null for a provider of the configuration file.
     version: Option<u64>,
     /// The projects that may use it although it is private. Absent for a provider of the configuration file.
@@ -285,7 +353,7 @@ pub(crate) struct ShownProvider {
 
 impl ShownProvider {
     /// The members that no written setting replaces.
-    const MEMBERS: [&'static str; 16] = [
+    const MEMBERS: [&'static str; 17] = [
         "id",
         "source",
         "state",
@@ -295,6 +363,7 @@ impl ShownProvider {
         "owner",
         "anonymous",
         "credential",
+        "api_keys",
         "version",
         "bindings",
         "created_at_ms",

@@ -1,10 +1,12 @@
 //! Splits the written settings of a provider instance into visible settings and sealed secrets, and joins them again.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use shared::id::CredentialNumber;
 
 use crate::common::vault::{SealError, SealPlace, VaultKeys};
 use crate::db::providers::ProviderRow;
-use crate::routing::config::{DOTS, WrittenProvider};
+use crate::routing::config::{API_KEY, API_KEYS, DOTS, WrittenProvider, is_reference, key_hint};
 
 /// The parts of a written provider instance that its row stores.
 #[derive(Debug)]
@@ -23,8 +25,17 @@ pub(crate) fn seal_written(
     written: &WrittenProvider,
 ) -> Result<SealedParts, SealError> {
     let mut settings = written.0.clone();
-    let credential = settings.remove(API_KEY);
-    let credential = credential.as_ref().and_then(Value::as_str).map(str::trim).filter(|key| !key.is_empty());
+    let single = settings.remove(API_KEY);
+    let single = single.as_ref().and_then(Value::as_str).map(str::trim).filter(|key| !key.is_empty());
+    let several = settings.remove(API_KEYS).as_ref().and_then(written_keys);
+    let credential = match &several {
+        // The settings list what may be shown of each key, which also marks the credential as a list.
+        Some(keys) => {
+            settings.insert(API_KEYS.to_owned(), keys.iter().map(StoredKey::of).collect());
+            Some(serde_json::to_string(keys).map_err(|_| SealError)?)
+        }
+        None => single.map(str::to_owned),
+    };
     let mut sealed_headers = None;
     if let Some(Value::Object(headers)) = settings.get_mut(HEADERS)
         && !headers.is_empty()
@@ -36,7 +47,7 @@ pub(crate) fn seal_written(
     Ok(SealedParts {
         settings: Value::Object(settings).to_string(),
         credential: credential.map(|key| keys.seal(&place("credential", id), key.as_bytes())).transpose()?,
-        credential_hint: credential.and_then(hint),
+        credential_hint: single.filter(|_| several.is_none()).and_then(key_hint),
         headers: sealed_headers,
     })
 }
@@ -52,7 +63,11 @@ pub(crate) fn open_written(keys: &VaultKeys, row: &ProviderRow) -> Result<Writte
     if let Some(sealed) = &row.credential {
         let plain = keys.open(&place("credential", &row.id), sealed)?;
         let key = std::str::from_utf8(plain.expose()).map_err(|_| SealError)?;
-        written.insert(API_KEY.to_owned(), Value::String(key.to_owned()));
+        if written.contains_key(API_KEYS) {
+            written.insert(API_KEYS.to_owned(), serde_json::from_str(key).map_err(|_| SealError)?);
+        } else {
+            written.insert(API_KEY.to_owned(), Value::String(key.to_owned()));
+        }
     }
     Ok(WrittenProvider(written))
 }
@@ -61,26 +76,48 @@ fn place<'a>(column: &'a str, id: &'a str) -> SealPlace<'a> {
     SealPlace { table: "providers", column, id }
 }
 
-/// A reference to the environment is not a secret.
-fn is_reference(text: &str) -> bool {
-    text.starts_with("${ENV:") && text.ends_with('}')
-}
-
 fn mask(value: &mut Value) {
     if !value.as_str().is_some_and(|text| is_reference(text.trim())) {
         *value = Value::String(DOTS.to_owned());
     }
 }
 
-/// Returns the last four characters of a key of at least `HINTED_BYTES_MIN` bytes, or the whole text of a reference.
-fn hint(key: &str) -> Option<String> {
-    if is_reference(key) {
-        return Some(key.to_owned());
-    }
-    let tail = key.char_indices().rev().nth(3).and_then(|(at, _)| key.get(at..));
-    tail.filter(|_| key.len() >= HINTED_BYTES_MIN).map(str::to_owned)
+/// One of several keys, as its provider's credential contains it.
+#[derive(Serialize, Deserialize)]
+struct WrittenKey {
+    id: CredentialNumber,
+    key: String,
 }
 
-const API_KEY: &str = "api_key";
+/// What may be shown of one of several keys, as the settings of its provider contain it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct StoredKey {
+    pub(crate) id: CredentialNumber,
+    pub(crate) hint: Option<String>,
+}
+
+impl StoredKey {
+    fn of(written: &WrittenKey) -> Value {
+        let shown = Self { id: written.id, hint: key_hint(&written.key) };
+        serde_json::to_value(shown).unwrap_or_default()
+    }
+
+    /// Returns the keys that stored settings list.
+    pub(crate) fn listed(settings: &Map<String, Value>) -> Option<Vec<Self>> {
+        serde_json::from_value(settings.get(API_KEYS)?.clone()).ok()
+    }
+}
+
+/// Returns a written list of keys, whose IDs default to their places; `None` if there is none.
+fn written_keys(written: &Value) -> Option<Vec<WrittenKey>> {
+    let items = written.as_array()?.iter().zip(1..);
+    let keys = items.map(|(item, place)| {
+        let number = item.get("id").and_then(Value::as_str).and_then(CredentialNumber::named);
+        let text = item.as_str().or_else(|| item.get("key")?.as_str());
+        let key = text.unwrap_or_default().trim().to_owned();
+        WrittenKey { id: number.unwrap_or(CredentialNumber(place)), key }
+    });
+    Some(keys.collect())
+}
+
 const HEADERS: &str = "headers";
-const HINTED_BYTES_MIN: usize = 20;

@@ -64,6 +64,63 @@ fn a_sealed_value_opens_only_in_its_own_row_and_column() {
 }
 
 #[test]
+fn several_keys_are_sealed_together_and_shown_by_their_hints() {
+    let (_, keys) = store();
+    let listed = json!([{"id": "c1", "key": "sk-a-long-credential-0042"}, {"id": "c4", "key": "${ENV:B}"}]);
+    let row = row(&keys, "own", 1, json!({"type": "openai", "api_keys": listed.clone()}));
+    assert!(!row.settings.contains("sk-a-long"), "{}", row.settings);
+    assert_eq!(row.credential_hint, None);
+    let settings: Map<String, Value> = serde_json::from_str(&row.settings).unwrap();
+    let shown: Vec<_> =
+        StoredKey::listed(&settings).unwrap().into_iter().map(|key| (key.id.0, key.hint)).collect();
+    assert_eq!(shown, [(1, Some("0042".to_owned())), (4, Some("${ENV:B}".to_owned()))]);
+    assert_eq!(open_written(&keys, &row).unwrap(), written(json!({"type": "openai", "api_keys": listed})));
+}
+
+#[test]
+fn a_patch_keeps_keys_by_their_ids_and_either_member_replaces_the_other() {
+    let [one, two] =
+        ["key-one", "key-two"].map(|key| json!({"id": if key == "key-one" {"c1"} else {"c2"}, "key": key}));
+    let several = json!({"api_keys": [one.clone(), two.clone()]});
+    for (name, before, patch, want) in [
+        (
+            "add to one",
+            json!({"api_key": "key-one"}),
+            json!([{"id": "c1"}, {"key": "key-two"}]),
+            several.clone(),
+        ),
+        ("keep and drop", several.clone(), json!([{"id": "c2"}]), json!({"api_key": "key-two"})),
+        (
+            "as it was shown",
+            several.clone(),
+            json!([{"id": "c1", "last_four": null}, {"id": "c2"}]),
+            several.clone(),
+        ),
+        (
+            "new numbers follow the highest",
+            several.clone(),
+            json!([{"id": "c1"}, "key-three"]),
+            json!({"api_keys": [one.clone(), {"id": "c3", "key": "key-three"}]}),
+        ),
+        ("a new list", json!({}), json!(["key-one", "key-two"]), several.clone()),
+    ] {
+        let (mut written, mut patch) = (written(before), written(json!({"api_keys": patch})));
+        patch.resolve_keys(&mut written).unwrap();
+        written.merge(patch);
+        assert_eq!(json!(written.0), want, "{name}");
+    }
+    let mut before = written(several);
+    let mut single = written(json!({"api_key": "key-three"}));
+    single.resolve_keys(&mut before).unwrap();
+    before.merge(single);
+    assert_eq!(json!(before.0), json!({"api_key": "key-three"}), "one key replaces the list");
+    let unknown =
+        written(json!({"api_keys": [{"id": "c9"}, {"key": "a"}]})).resolve_keys(&mut before).unwrap_err();
+    assert_eq!(unknown.field, "api_keys[0].id");
+    assert!(unknown.message.contains("it has c1"), "{}", unknown.message);
+}
+
+#[test]
 fn a_short_key_has_no_credential_hint() {
     let (_, keys) = store();
     for (key, hint) in [

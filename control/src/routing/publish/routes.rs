@@ -7,12 +7,14 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue};
 use ring::digest::{Context, SHA256};
 use shared::body_members::BodyMembers;
-use shared::health::{Board, UpstreamIdentity};
+use shared::health::{Board, Circuits, UpstreamIdentity};
 use shared::id::{ModelId, ProviderId};
 use shared::provider::signer::RequestSigner;
 use shared::provider::sigv4::Signer;
 use shared::provider::{Inside, Reach};
-use shared::routing::{Balance, Endpoint, InstanceReach, ProviderInstance, Renew, Share, Target};
+use shared::routing::{
+    Balance, Endpoint, InstanceReach, Lane, Model, ProviderInstance, Renew, Share, Target,
+};
 use shared::sanitize::Guarded;
 use shared::secret::Secret;
 use shared::snapshot::{Route, SelectorPatterns, Snapshot};
@@ -66,33 +68,70 @@ pub(crate) fn routes(
     Routes { providers: Arc::new(providers), endpoints: Arc::new(endpoints), routes, patterns }
 }
 
+/// Returns an instance, and those of its keys if it has several.
 fn instance(
     provider: &Provider,
     (policies, board): (&Policies, &Board),
     signing: &Signing<'_>,
     merger: &mut Merger,
 ) -> Option<ProviderInstance> {
+    let reach = reach(provider)?;
+    let models = merger.models_of(provider);
+    if provider.api_keys.is_empty() {
+        let circuits = board.circuits(&provider.id, address(&reach, identity(provider)));
+        return Some(with_credential(provider, circuits, (reach, models), (policies, signing)));
+    }
+    // The loads of targets outlive their keys.
+    let of_instance = board.circuits(&provider.id, address(&reach, UpstreamIdentity::default()));
+    let of_keys: Vec<Provider> = provider.api_keys.iter().map(|key| provider.with_key(key)).collect();
+    let identities: Vec<_> = of_keys.iter().map(|one| address(&reach, identity(one))).collect();
+    let circuits = board.lanes(&provider.id, &identities);
+    let lanes = of_keys.iter().zip(&provider.api_keys).zip(circuits);
+    let lanes = lanes.filter_map(|((one, key), circuits)| {
+        let reach = self::reach(provider)?;
+        let lane = Lane {
+            number: key.number,
+            hint: key.hint.as_deref().map(Box::from),
+            of_instance: Arc::clone(&of_instance),
+        };
+        let one = with_credential(one, circuits, (reach, models.clone()), (policies, signing));
+        Some(Arc::new(ProviderInstance { lane: Some(lane), ..one }))
+    });
+    let lanes = lanes.collect();
+    let group = with_credential(provider, of_instance, (reach, models), (policies, signing));
+    Some(ProviderInstance { lanes, ..group })
+}
+
+/// Returns the transport of an instance. An unreadable address is a configuration fault and cannot reach this point.
+fn reach(provider: &Provider) -> Option<InstanceReach> {
+    match (provider.kind.reach, &provider.origin) {
+        (Reach::InProcess(Inside::Echo), _) => Some(InstanceReach::Echo(provider.echo.clone())),
+        (Reach::InProcess(Inside::Speech), _) => Some(InstanceReach::Speech),
+        (_, Some(origin)) => Some(InstanceReach::Network(origin.clone())),
+        (_, None) => None,
+    }
+}
+
+/// Returns an instance that sends its only, or its first, key.
+fn with_credential(
+    provider: &Provider,
+    circuits: Arc<Circuits>,
+    (reach, models): (InstanceReach, Vec<Arc<Model>>),
+    (policies, signing): (&Policies, &Signing<'_>),
+) -> ProviderInstance {
     let (retry, circuit_policy) = policies.of(&provider.id);
-    let reach = match (provider.kind.reach, &provider.origin) {
-        (Reach::InProcess(Inside::Echo), _) => InstanceReach::Echo(provider.echo.clone()),
-        (Reach::InProcess(Inside::Speech), _) => InstanceReach::Speech,
-        (_, Some(origin)) => InstanceReach::Network(origin.clone()),
-        // An unreadable address is a configuration fault and cannot reach this point.
-        (_, None) => return None,
-    };
     let Signed { header, signer, renew, unready } = signing.signed(provider);
     let secret_of_extension = secret_of_extension(provider);
     let signer = match secret_of_extension {
         Some(secret) => extension::signer(secret).map(RequestSigner::Extension),
         None => signer.map(RequestSigner::Aws),
     };
-    let identity = identity(provider);
-    Some(ProviderInstance {
+    ProviderInstance {
         id: provider.id.clone(),
         kind: provider.kind,
         genai_name: provider.genai_name(),
         unready: not_usable(provider).or(unready),
-        circuits: board.circuits(&provider.id, address(&reach, identity)),
+        circuits,
         reach,
         credential: secret(provider, header.as_ref(), renew.is_some()),
         headers: secret_of_extension
@@ -104,7 +143,9 @@ fn instance(
         request_head: OnceLock::new(),
         renew,
         signer,
-        identity,
+        identity: identity(provider),
+        lane: None,
+        lanes: Vec::new(),
         dialects: provider.dialects.clone(),
         lacks: provider.lacks.clone(),
         quirks: provider.quirks,
@@ -120,12 +161,12 @@ fn instance(
         prompt_cache: provider.prompt_cache,
         retry,
         circuit_policy,
-        models: merger.models_of(provider),
+        models,
         models_known: Arc::clone(&provider.models_known),
         owner: provider.owner.clone(),
         is_anonymous: provider.is_anonymous,
         shared_with: provider.shared_with.clone(),
-    })
+    }
 }
 
 /// Returns the secret of the extension that the instance belongs to.
@@ -244,7 +285,7 @@ pub(crate) fn guarded(routing: &Routing, instances: &[Arc<ProviderInstance>]) ->
     // Each line of a PEM private key is a secret, except for the first and the last.
     let of_grants = grants.iter().flat_map(Grant::secrets).flat_map(str::lines);
     let of_grants = of_grants.filter(|line| !line.starts_with('-'));
-    let keys = routing.providers.iter().filter_map(|provider| provider.api_key.as_ref());
+    let keys = routing.providers.iter().flat_map(|provider| provider.keys());
     let keys = keys.map(|key| key.expose().trim()).filter(|key| !key.starts_with('{'));
     // An AWS credential holds the access key id before its secret.
     let parts = keys.clone().filter_map(|key| key.split_once(':')).map(|(_, secret)| secret);
@@ -262,7 +303,7 @@ pub(crate) fn guarded(routing: &Routing, instances: &[Arc<ProviderInstance>]) ->
     let of_models = routing.providers.iter().flat_map(|provider| &provider.models);
     let of_models = of_models.flat_map(|model| &model.headers).filter_map(|(_, value)| value.to_str().ok());
     let of_requests = of_models.filter(|value| value.len() >= LONG).chain(of_bodies);
-    let sent = instances.iter().flat_map(|instance| instance.secrets());
+    let sent = instances.iter().flat_map(|instance| instance.each_lane()).flat_map(ProviderInstance::secrets);
     let signed_in = routing.providers.iter().filter_map(|provider| provider.signed_in.as_ref());
     let signed_in = signed_in.filter_map(|connection| connection.tokens.as_ref());
     let signed_in = signed_in.flat_map(|held| [Some(&held.access), held.refresh.as_ref()]).flatten();
@@ -284,7 +325,7 @@ fn secret(
     is_token: bool,
 ) -> Option<Secret<String>> {
     if !is_token && provider.auth != ConnectionAuth::Oauth {
-        return provider.api_key.clone();
+        return provider.keys().next().cloned();
     }
     let sent = header?.1.to_str().ok()?;
     Some(Secret::new(sent.trim_start_matches("Bearer ").to_owned()))
@@ -294,6 +335,7 @@ fn secret(
 fn identity(provider: &Provider) -> UpstreamIdentity {
     let mut digest = Digest::new();
     digest.field(provider.api_key.as_ref().map(|key| key.expose().as_bytes()).unwrap_or_default());
+    provider.api_keys.iter().for_each(|key| digest.field(key.key.expose().as_bytes()));
     if let Some(secret) = secret_of_extension(provider) {
         digest.field(secret.expose().as_bytes());
     }

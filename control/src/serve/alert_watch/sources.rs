@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shared::clock::{monotonic_ms, unix_ms};
 use shared::health::CircuitState;
 use shared::quota::{Counters, Metric, Period, Subject};
-use shared::routing::{ProviderInstance, Target};
+use shared::routing::{Lane, ProviderInstance, Target};
 use shared::sanitize::diagnostic;
 use shared::snapshot::Snapshot;
 
@@ -68,7 +68,7 @@ pub(super) async fn stored(
 }
 
 fn down(provider: &Arc<ProviderInstance>) -> Option<Measurement> {
-    let circuit = provider.circuits.instance();
+    let circuit = provider.best_lane(monotonic_ms()).circuits.instance();
     if circuit.state(monotonic_ms(), &provider.circuit_policy) == CircuitState::Closed {
         return None;
     }
@@ -82,14 +82,34 @@ fn down(provider: &Arc<ProviderInstance>) -> Option<Measurement> {
     Some(Measurement { figures, ..of(AlertKind::ProviderDown, provider.id.as_str(), text) })
 }
 
-/// A credential that the upstream rejected in the last attempt.
+/// A credential that the upstream rejected in the last attempt. With several keys, one alert names those.
 fn rejected(provider: &Arc<ProviderInstance>) -> Option<Measurement> {
-    let circuit = provider.circuits.instance();
-    let status = circuit.trouble()?.status.filter(|status| [401, 403].contains(status))?;
-    (circuit.failures() > 0).then(|| {
-        let text = format!("The upstream rejects its credential with status {status}.");
-        of(AlertKind::CredentialBroken, provider.id.as_str(), text)
-    })
+    let rejected: Vec<_> =
+        provider.each_lane().filter_map(|lane| Some((lane.lane.as_ref(), lane.rejection()?))).collect();
+    let (lane, status) = *rejected.first()?;
+    let text = match lane {
+        None => format!("The upstream rejects its credential with status {status}."),
+        Some(_) => {
+            let keys: Vec<String> =
+                rejected.iter().filter_map(|(lane, _)| Some(key_name((*lane)?))).collect();
+            format!(
+                "The upstream rejects {} of its {} keys with status {status}: {}. Replace it, or remove it from api_keys.",
+                keys.len(),
+                provider.lanes.len(),
+                keys.join(", ")
+            )
+        }
+    };
+    Some(of(AlertKind::CredentialBroken, provider.id.as_str(), text))
+}
+
+/// Returns the ID of a key and what may be shown of it.
+fn key_name(lane: &Lane) -> String {
+    match lane.hint.as_deref() {
+        None => lane.number.to_string(),
+        Some(reference) if reference.starts_with("${") => format!("{} ({reference})", lane.number),
+        Some(last_four) => format!("{} (…{last_four})", lane.number),
+    }
 }
 
 /// Instances without a valid access token after a failed request for one.

@@ -16,6 +16,7 @@ use crate::db::error::OpenError;
 use crate::db::providers::{self, ProviderRow};
 use crate::db::quotas::Rules;
 use crate::routing::config::DOTS;
+use crate::routing::connection::StoredKey;
 use crate::state::StatePlace;
 
 /// The objects of a database as a configuration.
@@ -76,7 +77,13 @@ impl Export {
             return self.omitted.push(format!("provider {id}: its stored settings cannot be read"));
         };
         settings.retain(|_, value| !value.is_null());
-        if row.credential.is_some() {
+        if let Some(keys) = StoredKey::listed(&settings) {
+            let keys = keys.into_iter().map(|StoredKey { id: number, hint }| {
+                let reference = hint.filter(|hint| hint.starts_with("${"));
+                reference.unwrap_or_else(|| self.variable(&[id, "API_KEY", &number.to_string()]))
+            });
+            settings.insert("api_keys".to_owned(), keys.collect());
+        } else if row.credential.is_some() {
             let reference = row.credential_hint.clone().filter(|hint| hint.starts_with("${"));
             let key = reference.unwrap_or_else(|| self.variable(&[id, "API_KEY"]));
             settings.insert("api_key".to_owned(), Value::String(key));

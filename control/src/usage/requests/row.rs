@@ -162,6 +162,9 @@ pub(crate) struct RequestStep {
     /// records of earlier releases.
     #[serde(skip_serializing_if = "Option::is_none")]
     start_us: Option<u64>,
+    /// The key, as `c2`; absent if the provider has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    credential: Option<String>,
     /// The time from the request's head to the first content, in microseconds; absent unless the attempt served.
     #[serde(skip_serializing_if = "Option::is_none")]
     first_content_us: Option<u64>,
@@ -349,6 +352,7 @@ fn steps(record: &Record<'_>, trace: Trace<'_>) -> Vec<RequestStep> {
         head_us: step.head_us,
         spent_us: step.spent_us,
         start_us: step.start_us,
+        credential: step.credential.map(|number| format!("c{number}")),
         first_content_us: record.first_content_us.filter(|_| step.result == StepResult::Served.name()),
         attempt,
         message: Some(step.message.to_owned()).filter(|message| !message.is_empty()),

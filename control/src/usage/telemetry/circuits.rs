@@ -49,6 +49,8 @@ impl CircuitWatch {
 fn collect_open(provider: &ProviderInstance, open: &mut BTreeMap<CircuitPlace, OpenedCircuit>) {
     let now_ms = monotonic_ms();
     let id = || provider.id.as_str().to_owned();
+    // With several keys, the provider works while one of them does.
+    let provider = provider.best_lane(now_ms);
     let instance = provider.circuits.instance();
     if instance.state(now_ms, &provider.circuit_policy) != CircuitState::Closed {
         open.extend(opened(instance).map(|opened| ((id(), None), opened)));

@@ -11,7 +11,7 @@ use crate::common::change::FieldChange;
 use crate::db::audit::AuditEntry;
 use crate::db::providers::{self, ProviderRow};
 use crate::db::{endpoints, extensions, oauth, principals};
-use crate::routing::config::{ConnectionAuth, FieldFault, WrittenProvider};
+use crate::routing::config::{API_KEY, API_KEYS, ConnectionAuth, FieldFault, WrittenProvider};
 use crate::routing::connection::{
     ProviderConnection, SignIns, StoredProvider, open_written, seal_written, shadow_of,
 };
@@ -75,7 +75,9 @@ impl Command for CreateProvider {
             created_at_ms: write.now_ms,
             updated_at_ms: write.now_ms,
         };
-        let connection = store(write, blank, self.auth, &self.written.clone().without_nulls())?;
+        let mut written = self.written.clone().without_nulls();
+        written.resolve_keys(&mut WrittenProvider::default()).map_err(|fault| refusal(&[fault]))?;
+        let connection = store(write, blank, self.auth, &written)?;
         let shown = connection.shown();
         let audit = AuditEntry::done("provider.create", "provider", &connection.id).after(json!(shown));
         Ok(Done::new(&shown, audit, Touched::ROUTING)?.version(connection.version()))
@@ -89,9 +91,11 @@ impl Command for EditProvider {
         if let FieldChange::Set(owner) = &self.owner {
             owner_exists(write, Some(owner))?;
         }
-        let names_key = self.patch.0.contains_key("api_key");
+        let names_key = [API_KEY, API_KEYS].into_iter().any(|name| self.patch.0.contains_key(name));
         let mut written = open_written(write.keys, &held.row)?;
-        written.merge(self.patch.clone());
+        let mut patch = self.patch.clone();
+        patch.resolve_keys(&mut written).map_err(|fault| refusal(&[fault]))?;
+        written.merge(patch);
         let auth = self.auth.or_else(|| held.chosen_auth());
         let mut row = held.row.clone();
         row.owner = self.owner.of(row.owner);

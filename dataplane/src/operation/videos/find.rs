@@ -23,6 +23,20 @@ pub(in crate::operation) struct KnownOperation {
     pub(super) started: Started,
 }
 
+impl KnownOperation {
+    /// Returns `target` with the key that started the operation. Returns `None` if the provider no longer has the key. An
+    /// operation of the time when it had one key is taken to be of the key that is listed first.
+    pub(super) fn target_of(&self, target: &Target) -> Option<Target> {
+        let lanes = &target.provider.lanes;
+        let lane = match self.started.credential {
+            _ if lanes.is_empty() => Some(&target.provider),
+            None => lanes.first(),
+            Some(mark) => lanes.iter().find(|lane| lane.credential_mark() == mark),
+        };
+        Some(Target { provider: Arc::clone(lane?), model: Arc::clone(&target.model) })
+    }
+}
+
 /// Returns the operation that `body` asks about, and the selector's route reduced to the target that runs it. The
 /// caller must still be allowed to use this target through the selector; target order and circuits are ignored, because
 /// no other target has the operation.
@@ -68,3 +82,42 @@ const NOT_OURS: &str =
     "'operation' is not a valid operation ID: send the ID that the start of the video returned, unchanged.";
 const UNKNOWN: &str = "The operation does not exist for this model: another project started it, 'model' no \
                        longer resolves to its target, or the provider no longer has it.";
+
+#[cfg(test)]
+mod tests {
+    use shared::id::{CredentialNumber, KeyId, ModelId, ProviderId};
+    use shared::routing::{EchoOptions, Lane, ProviderInstance};
+
+    use super::*;
+    use crate::fixture::{echo, target};
+
+    #[test]
+    fn a_video_is_polled_with_the_key_that_started_it() {
+        let lane = |mark: u8| {
+            let number = CredentialNumber(u32::from(mark));
+            let lane = Some(Lane { number, hint: None, of_instance: Arc::default() });
+            Arc::new(ProviderInstance { lane, identity: [mark; 32], ..echo("p", EchoOptions::default()) })
+        };
+        let one =
+            target(&Arc::new(ProviderInstance { identity: [2; 32], ..echo("p", EchoOptions::default()) }));
+        let lanes = vec![lane(1), lane(2), lane(3)];
+        let several = target(&Arc::new(ProviderInstance { lanes, ..echo("p", EchoOptions::default()) }));
+        let polled = |credential: Option<&Arc<ProviderInstance>>, now: &Target| {
+            let started = Started {
+                provider: ProviderId::new("p"),
+                model: ModelId::new("m"),
+                name: "n".into(),
+                owner: Owner::Key(KeyId::new("k")),
+                at_s: 0,
+                credential: credential.map(|lane| lane.credential_mark()),
+            };
+            let known = KnownOperation { operation: String::new(), started };
+            known.target_of(now).map(|target| target.provider.identity[0])
+        };
+        let [first, second, _] = &*several.provider.lanes else { panic!() };
+        assert_eq!(polled(Some(second), &several), Some(2));
+        assert_eq!(polled(None, &several), Some(first.identity[0]), "of the time when there was one key");
+        assert_eq!(polled(Some(&lane(9)), &several), None, "the key is gone");
+        assert_eq!(polled(Some(second), &one), Some(2));
+    }
+}

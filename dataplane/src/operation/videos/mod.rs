@@ -79,6 +79,7 @@ fn started(
         name: name.into(),
         owner: Owner::of(authorized.access),
         at_s: clock::unix_ms() / 1_000,
+        credential: target.provider.lane.as_ref().map(|_| target.provider.credential_mark()),
     });
     let sealed = started
         .as_ref()

@@ -38,7 +38,7 @@ pub(super) async fn serve(
 ) -> Result<Response<ResponseBody>, Fault> {
     let (known, route) = holder(authorized, head, &body)?;
     drop(body);
-    let target = route.targets().first().ok_or_else(unknown)?;
+    let target = &known.target_of(route.targets().first().ok_or_else(unknown)?).ok_or_else(unknown)?;
     if let Some(why) = target.provider.unready {
         let message = format!("'{}' cannot be used: {why}.", target.provider.id);
         return Err(Fault::new(ErrorKind::NoEligibleTarget, message));

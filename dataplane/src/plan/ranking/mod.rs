@@ -128,10 +128,9 @@ fn rank_at<'a>(
 fn is_resumed(candidates: &mut [&Target], session: SessionHash, needs: &Needs<'_>, now_ms: u64) -> bool {
     let is_its = |target: &&Target| needs.response_affinity.is_target_of(session, target);
     let place = candidates.iter().position(is_its).filter(|place| {
-        candidates.get(*place).is_some_and(|Target { provider, model }| {
-            provider.circuits.open_ms(&model.id, now_ms, &provider.circuit_policy).is_none()
-                && provider.circuits.rests().of(&model.id, || now_ms).is_none()
-        })
+        candidates
+            .get(*place)
+            .is_some_and(|target| target.open_ms(now_ms).is_none() && target.rest_at(|| now_ms).is_none())
     });
     if let Some(front) = place.and_then(|place| candidates.get_mut(..=place)) {
         front.rotate_right(1);

@@ -30,6 +30,11 @@ impl KeyedHasher {
         self.start().text(provider).text(host).finish()
     }
 
+    /// Hashes the mark of a credential.
+    pub(super) fn credential(&self, mark: u64) -> u64 {
+        self.start().bytes(b"credential").bytes(&mark.to_be_bytes()).finish()
+    }
+
     /// Hashes a response ID with its owner.
     pub(super) fn response(&self, (is_project, owner): Owner<'_>, id: &str) -> u64 {
         self.start().bytes(&[u8::from(is_project)]).text(owner).text(id).finish()

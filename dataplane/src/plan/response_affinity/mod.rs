@@ -15,6 +15,7 @@ mod kept;
 mod recall;
 mod sessions;
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -23,7 +24,7 @@ use memchr::memmem::{Finder, FinderRev};
 use shared::access::Access;
 use shared::id::ProviderId;
 use shared::port::StateOrigins;
-use shared::routing::{InstanceReach, Target};
+use shared::routing::{InstanceReach, ProviderInstance, Target};
 use shared::secret::Secret;
 use shared::usage::{StateHasher, StoredState, TokenCounts};
 use wire::request::Head;
@@ -120,9 +121,47 @@ impl ResponseAffinity {
     }
 
     /// Returns the hash of the account that `target` uses. Keys are rotated and headers change while the account stays,
-    /// so neither is part of it.
+    /// so neither is part of it, unless the provider has several keys: each may be of another account.
     pub(crate) fn account(&self, target: &Target) -> AccountHash {
-        self.account_at(&target.provider.id, address(target))
+        self.account_at(&target.provider.id, &self.place_of(&target.provider))
+    }
+
+    /// Returns the address that identifies the account of an instance: with the key, if it is one of several.
+    fn place_of<'t>(&self, provider: &'t ProviderInstance) -> Cow<'t, str> {
+        match provider.lane {
+            None => Cow::Borrowed(address(provider)),
+            Some(_) => Cow::Owned(self.place_of_key(provider)),
+        }
+    }
+
+    fn place_of_key(&self, provider: &ProviderInstance) -> String {
+        format!("{}#{:016x}", address(provider), self.hasher.credential(provider.credential_mark()))
+    }
+
+    /// Returns true if `target` has the account, with any of its keys.
+    pub(super) fn has_account(&self, target: &Target, account: AccountHash) -> bool {
+        self.account(target) == account || self.of_key(target, account).is_some()
+    }
+
+    /// Returns the lane of a target that has the account. State that the provider made while it had one key is taken to
+    /// be of the key that is listed first.
+    pub(super) fn lane_of<'t>(
+        &self,
+        target: &'t Target,
+        account: AccountHash,
+    ) -> Option<&'t Arc<ProviderInstance>> {
+        let lanes = &target.provider.lanes;
+        let place = lanes.iter().position(|lane| self.is_of_key(lane, account));
+        lanes.get(place.unwrap_or(0))
+    }
+
+    /// Returns the instance with the key that has the account, also if it is the only key now.
+    fn of_key<'t>(&self, target: &'t Target, account: AccountHash) -> Option<&'t ProviderInstance> {
+        target.provider.each_lane().find(|lane| self.is_of_key(lane, account))
+    }
+
+    fn is_of_key(&self, lane: &ProviderInstance, account: AccountHash) -> bool {
+        self.account_at(&lane.id, &self.place_of_key(lane)) == account
     }
 
     /// Returns the hash of the account behind a provider instance at an address.
@@ -270,7 +309,7 @@ impl AffinityRecorder {
             self.stored = Some(Box::new(StoredState {
                 response: states.response(&id),
                 conversation: head.state.conversation.as_deref().map(|id| states.conversation(id)),
-                address: address(target).into(),
+                address: self.table.place_of(&target.provider).into(),
             }));
         }
     }
@@ -288,9 +327,9 @@ impl AffinityRecorder {
     }
 }
 
-/// Returns the host and port that a target is at; empty for one in the process.
-fn address(target: &Target) -> &str {
-    match &target.provider.reach {
+/// Returns the host and port that an instance is at; empty for one in the process.
+fn address(provider: &ProviderInstance) -> &str {
+    match &provider.reach {
         InstanceReach::Network(origin) => origin.authority.as_str(),
         InstanceReach::Echo(_) | InstanceReach::Speech => "",
     }

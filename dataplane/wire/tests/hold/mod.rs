@@ -388,6 +388,7 @@ fn check_ids(seed: u8, bytes: &[u8]) {
         name: text.as_ref().into(),
         owner: Owner::Key(KeyId::new("k")),
         at_s: u64::from(seed),
+        credential: seed.is_multiple_of(2).then_some(u64::from(seed)),
     };
     let Some(id) = operation_ids().seal(&started) else { return };
     assert_eq!(operation_ids().open(&id), Some(started));

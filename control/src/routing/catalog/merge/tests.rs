@@ -93,6 +93,8 @@ fn instance(provider: &Provider) -> ProviderInstance {
         reach: shared::routing::InstanceReach::Network(provider.origin.clone().unwrap()),
         headers: Vec::new(),
         request_head: OnceLock::new(),
+        lane: None,
+        lanes: Vec::new(),
         credential: None,
         renew: None,
         signer: None,

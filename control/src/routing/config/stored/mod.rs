@@ -1,6 +1,7 @@
 //! Parses provider instances of the database by the same rules as those of the file, and builds the API view of a
 //! provider instance from either ([`shown`]).
 
+mod keys;
 pub(crate) mod shown;
 
 use std::fmt;
@@ -111,6 +112,8 @@ pub(crate) fn provider_of(
         }
     }
 }
+
+pub(crate) use keys::{API_KEY, API_KEYS};
 
 /// The mask shown in place of a secret.
 pub(crate) const DOTS: &str = "••••";
