@@ -4,7 +4,7 @@ import { call } from "../api/client";
 import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
 import { suggestModels } from "../api/suggest";
-import type { Evidence, Failure, Model, Page as PageOf, Provider, ProviderHealth, SyncOutcome, Trial } from "../api/types";
+import type { Evidence, Failure, Model, Page as PageOf, Provider, ProviderHealth, ProviderKey, SyncOutcome, Trial } from "../api/types";
 import { go, href, param } from "../app/router";
 import { Combobox } from "../part/combobox";
 import { Confirm, Dialog } from "../part/dialog";
@@ -23,6 +23,7 @@ import { Proven } from "./models";
 import { SignInCard } from "./oauth";
 import { EditBody } from "./provider/body";
 import { EditErrors } from "./provider/errors";
+import { AddKey, KeysCard, RemoveKey } from "./provider/keys";
 import { EditProxy } from "./provider/proxy";
 import { EditTimeouts } from "./provider/timeouts";
 import { ProviderCharts } from "./provider_charts";
@@ -57,12 +58,13 @@ export function ProviderPage({ id }: { id: string }) {
 /** The types of provider that take cache marks of the gateway. */
 const CACHING = ["anthropic", "bedrock"];
 
-type Doing = "credential" | "timeouts" | "proxy" | "errors" | "body" | "disable" | "delete" | "test" | null;
+type Doing = "credential" | "key" | "timeouts" | "proxy" | "errors" | "body" | "disable" | "delete" | "test" | null;
 
 const refresh = (): void => changed("providers", "health", "catalog", "endpoints");
 
 function One({ of, etag }: { of: Provider; etag: string | null }) {
   const [doing, setDoing] = useState<Doing>(null);
+  const [removed, setRemoved] = useState<ProviderKey | null>(null);
   const [model, setModel] = useState("");
   const health = useResource<PageOf<ProviderHealth>>("health/providers").data.value?.data.find(({ provider }) => provider === of.id);
   const isFile = of.source === "file";
@@ -88,6 +90,12 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
       icon: "terminal",
       run: () => void patch({ responses_fallback: agents ? "strict" : "agents" }).catch((error: Error) => notify(error.message)),
       disabled: isFile,
+    },
+    {
+      label: "Add key",
+      icon: "key-round",
+      run: () => setDoing("key"),
+      disabled: isFile || of.auth !== "api_key" || !of.credential.set,
     },
     { label: "Change proxy", icon: "route", run: () => setDoing("proxy"), disabled: isFile || !of.base_url },
     ...(CACHING.includes(of.type)
@@ -128,7 +136,12 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
             <Icon name="clock" small />
             Timeouts
           </button>
-          <button type="button" class="btn" onClick={() => setDoing("credential")} disabled={isFile || of.auth !== "api_key"}>
+          <button
+            type="button"
+            class="btn"
+            onClick={() => setDoing("credential")}
+            disabled={isFile || of.auth !== "api_key" || !!of.api_keys}
+          >
             <Icon name="key-round" small />
             Replace credential
           </button>
@@ -145,6 +158,7 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
       <div class="cols main-side">
         <div class="page-stack">
           <SignInCard of={of} />
+          <KeysCard of={of} isFixed={isFile} onAdd={() => setDoing("key")} onRemove={setRemoved} />
           <EvidenceCard of={of} served={health?.recent.requests ?? 0} onTest={() => prove("")} />
           <ProviderCharts id={of.id} />
           <Models of={of} onProve={prove} />
@@ -157,6 +171,8 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
       {doing === "errors" && <EditErrors of={of} path={path} etag={etag} onSaved={refresh} onClose={close} />}
       {doing === "test" && <Test of={of} given={model} onClose={close} />}
       {doing === "credential" && <Credential of={of} patch={patch} onClose={close} />}
+      {doing === "key" && <AddKey of={of} patch={patch} onClose={close} />}
+      {removed && <RemoveKey of={of} removed={removed} patch={patch} onClose={() => setRemoved(null)} />}
       {doing === "disable" && (
         <Confirm title={`Disable ${of.id}?`} action="Disable" danger={false} run={() => patch({ disabled: true })} onClose={close}>
           <p>Nothing is sent there from the next request on. It stays a target and is skipped.</p>
@@ -379,6 +395,7 @@ const codexOf = ({ protocols, responses_fallback }: Provider): string => {
 function FactsCard({ of, health }: { of: Provider; health: ProviderHealth | undefined }) {
   const { credential } = of;
   const four = credential.last_four ? `set, ends in ${credential.last_four}` : "set";
+  const set = of.api_keys ? plural(of.api_keys.length, "key") : four;
   return (
     <Card bare>
       <Facts
@@ -396,7 +413,7 @@ function FactsCard({ of, health }: { of: Provider; health: ProviderHealth | unde
       <Facts rows={limitRows(health)} />
       <Facts
         rows={[
-          ["Credential", CREDENTIALS[of.auth ?? ""] ?? credential.reference ?? (credential.set ? four : "none")],
+          ["Credential", CREDENTIALS[of.auth ?? ""] ?? credential.reference ?? (credential.set ? set : "none")],
           ["Replaced", credential.updated_at_ms ? day(credential.updated_at_ms) : null],
           ["Protocols", of.protocols.join(", ")],
           ["Codex", codexOf(of)],

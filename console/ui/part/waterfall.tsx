@@ -165,6 +165,7 @@ function Row({ bar, record, attempt, ticks, first, end, at }: RowProps) {
             <>
               {isThin ? <span class="muted">{step.provider}</span> : <b>{step.provider}</b>}{" "}
               <span class="faint">{isThin ? "not tried" : `attempt ${step.attempt ?? attempt}`}</span>
+              {step.credential && <span class="faint"> key {step.credential}</span>}
             </>
           ) : (
             <span class="muted">{UNSTEPPED[bar.kind] ?? ""}</span>
