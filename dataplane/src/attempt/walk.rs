@@ -363,24 +363,15 @@ impl<'a> Walk<'a> {
             };
             record.end_step(failure.step(), began.elapsed());
             self.count(target, &failure, &mut admission);
-            let (next, is_limited) = (failure.next, failure.evidence == Evidence::RateLimited);
             let wait = back_off(target, attempt, &failure);
-            if failure.renewing {
-                self.renewing.get_or_insert_with(|| target.clone());
+            if let Some(end) = end_of(&failure, attempt, wait) {
+                self.reasons.keep(failure);
+                return end;
             }
-            let blame = failure.blame;
+            let wait = wait.filter(|_| failure.next == Next::Retry);
             self.reasons.keep(failure);
-            let again = |wait| Again { attempts: attempt, wait };
-            match (next, wait) {
-                (Next::Stop, _) => return Step::Stopped,
-                (Next::Retry, Some(wait)) if is_limited && blame.is_none() => {
-                    return Step::Limited(again(wait));
-                }
-                (next, wait) if let Some(blame) = blame => {
-                    let again = wait.filter(|_| next == Next::Retry).map(again);
-                    return Step::Refused { blame, again };
-                }
-                (Next::Retry, Some(wait)) if self.may_wait(&admission, wait, params.limits.share_end) => {
+            match wait {
+                Some(wait) if self.may_wait(&admission, wait, params.limits.share_end) => {
                     record.pause();
                     tokio::time::sleep(wait).await;
                     record.resume();
@@ -436,7 +427,10 @@ impl<'a> Walk<'a> {
         provider.circuits.ask(&model.id, monotonic_ms, &provider.circuit_policy)
     }
 
-    fn count(&self, target: &Target, failure: &Failure, admission: &mut Admission<'_>) {
+    fn count(&mut self, target: &Target, failure: &Failure, admission: &mut Admission<'_>) {
+        if failure.renewing {
+            self.renewing.get_or_insert_with(|| target.clone());
+        }
         add(&self.job.worker.counters.attempt_failures, 1);
         let Target { provider, model } = target;
         if failure.evidence == Evidence::RateLimited {
@@ -476,6 +470,17 @@ impl<'a> Walk<'a> {
         let target = self.last.as_ref().or_else(|| self.reasons.over_quota_target());
         let notices = quota::describe(&self.job.access, self.job.route.endpoint(), target);
         Unserved { fault: self.reasons.into_fault(), target: self.last, attempts: self.attempts, notices }
+    }
+}
+
+/// Returns the end of the attempts at a target with one key, unless the failure may be retried with it at once.
+fn end_of(failure: &Failure, attempt: u32, wait: Option<Duration>) -> Option<Step> {
+    let again = wait.filter(|_| failure.next == Next::Retry).map(|wait| Again { attempts: attempt, wait });
+    match failure.blame {
+        _ if failure.next == Next::Stop => Some(Step::Stopped),
+        Some(blame) => Some(Step::Refused { blame, again }),
+        None if failure.evidence == Evidence::RateLimited => again.map(Step::Limited),
+        None => None,
     }
 }
 

@@ -24,13 +24,15 @@ pub use self::rests::{RateLimit, Rest, Rests, ShownRest};
 /// A digest of address and headers that identifies an upstream and its credential.
 pub type UpstreamIdentity = [u8; 32];
 
+type IdentifiedCircuits = (UpstreamIdentity, Arc<Circuits>);
+
 /// All circuits of the process, by provider instance. A new snapshot takes its circuits from here, so that they
 /// survive a reload; an instance with another address or credential starts with closed circuits (FAIL-4).
 #[derive(Debug, Default)]
 pub struct Board {
-    circuits: Mutex<HashMap<ProviderId, (UpstreamIdentity, Arc<Circuits>)>>,
+    circuits: Mutex<HashMap<ProviderId, IdentifiedCircuits>>,
     /// The circuits of each key of the instances that have several.
-    lanes: Mutex<HashMap<ProviderId, Vec<(UpstreamIdentity, Arc<Circuits>)>>>,
+    lanes: Mutex<HashMap<ProviderId, Vec<IdentifiedCircuits>>>,
 }
 
 impl Board {
