@@ -8,11 +8,12 @@ use shared::id::{ModelId, ProviderId};
 use shared::operation::Dialect;
 use shared::provider::{Inside, KINDS, ProviderKind, Reach, kind};
 use shared::routing::{Model, Origin, PromptCache, ResponsesFallback};
+use shared::secret::Secret;
 
 use super::describe::{dialects, echo, model, model_id, seconds};
 use super::env::Environment;
 use super::file::Notes;
-use super::model::{ConnectionAuth, ExtensionLink, Provider};
+use super::model::{ConnectionAuth, ExtensionLink, Provider, ProviderKey};
 use super::raw;
 use super::registry::{self, RegistryEntry};
 use super::schema::did_you_mean;
@@ -59,8 +60,7 @@ impl ProviderReader<'_> {
         let place = self.place(kind);
         let api_key = self.api_key(kind, entry, auth, place.region.as_deref());
         let api_keys = self.api_keys(kind, auth, place.region.as_deref());
-        let first_key = api_key.as_ref().or_else(|| api_keys.first().map(|key| &key.key));
-        let place = place.with_project_of(kind, first_key);
+        let place = place.with_project_of(kind, first_key(&api_key, &api_keys));
         let base_url = self.base_url(kind, entry, &place);
         let listed = entry.is_none_or(|entry| entry.models.is_empty());
         let origin = base_url.as_deref().and_then(|url| self.origin(kind, url, &place, listed));
@@ -69,7 +69,7 @@ impl ProviderReader<'_> {
         let dialects = self.dialects(kind, entry, origin.as_ref());
         self.warn_of_unpriced(kind, &dialects, &models);
         self.models_speak(&dialects);
-        self.machine_tokens_stay_at_home((kind, auth), first_key, origin.as_ref());
+        self.machine_tokens_stay_at_home(kind, (auth, first_key(&api_key, &api_keys)), origin.as_ref());
         self.echo_only_for_echo(kind);
         let issuer = self.oauth(kind, auth);
         let extension = self.extension(kind);
@@ -353,6 +353,11 @@ impl ProviderReader<'_> {
         }
         dialects(listed)
     }
+}
+
+/// Returns the only key, or the first of several.
+fn first_key<'a>(one: &'a Option<Secret<String>>, several: &'a [ProviderKey]) -> Option<&'a Secret<String>> {
+    one.as_ref().or_else(|| several.first().map(|key| &key.key))
 }
 
 /// Returns the known models of the registry entry, or else `of_kind`.

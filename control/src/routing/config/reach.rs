@@ -178,13 +178,13 @@ impl ProviderReader<'_> {
     /// that issues them.
     pub(super) fn machine_tokens_stay_at_home(
         &mut self,
-        (kind, auth): (&ProviderKind, ConnectionAuth),
-        api_key: Option<&Secret<String>>,
+        kind: &ProviderKind,
+        (auth, api_key): (ConnectionAuth, Option<&Secret<String>>),
         origin: Option<&Origin>,
     ) {
         // The key of a disabled instance is not read.
-        let has_key = auth != ConnectionAuth::Oauth && !self.raw.disabled && !self.has_credential_header();
-        let Some(origin) = origin.filter(|_| has_key) else { return };
+        let is_read = !self.raw.disabled && auth != ConnectionAuth::Oauth;
+        let Some(origin) = origin.filter(|_| is_read && !self.has_credential_header()) else { return };
         let surroundings = self.surroundings();
         let around =
             CredentialContext { region: None, host: Some(&origin.host), surroundings: &surroundings };
