@@ -112,7 +112,11 @@ async fn a_revoked_and_a_limited_key_are_noticed_by_an_alert_and_by_no_client() 
     assert_eq!(alert["text"], text);
     let alerts = admin.done("GET", "alerts?state=open", Value::Null).await;
     assert!(!alerts.to_string().contains("provider_down"), "the provider works: {alerts}");
+    the_states_are_shown(&gateway, &admin).await;
+}
 
+/// The first key is rejected, the second one rests, and the third one serves.
+async fn the_states_are_shown(gateway: &Gateway, admin: &Admin) {
     let shown = admin.done("GET", "providers/up", Value::Null).await;
     let states: Vec<_> =
         shown["api_keys"].as_array().unwrap().iter().map(|key| key["state"].clone()).collect();
@@ -333,6 +337,24 @@ async fn stored_responses_stay_with_the_key_that_made_them() {
     assert_eq!(answer.error_code(), "previous_response_not_found", "{answer:?}");
 }
 
+/// The provider `made` has the keys `c1`, `c3` and `c4`.
+async fn wrong_lists_are_refused(admin: &Admin, base_url: impl std::fmt::Display) {
+    let base_url = base_url.to_string();
+    for (keys, want) in [
+        (json!([{"id": "c2"}, {"id": "c1"}]), "names no key of this provider"),
+        (json!([{"id": "c1"}, KEYS[0]]), "is the same key"),
+        (json!([]), "list 2 to 64"),
+    ] {
+        let refused = admin.call("PATCH", "providers/made", json!({"api_keys": keys})).await;
+        assert_eq!(refused.status, 400, "{refused:?}");
+        let text = String::from_utf8_lossy(&refused.body).into_owned();
+        assert!(text.contains(want) && text.contains("api_keys"), "{text}");
+    }
+    let both = json!({"id": "both", "type": "compatible", "base_url": base_url, "api_key": "a", "api_keys": ["b", "c"]});
+    let refused = admin.call("POST", "providers", both).await;
+    assert!(refused.status == 400 && String::from_utf8_lossy(&refused.body).contains("cannot be combined"));
+}
+
 /// `POST`, `PATCH`, `GET`: keys are added and removed one by one, survive a new encryption key and a backup, and no
 /// answer, audit entry or file shows one.
 #[tokio::test]
@@ -376,19 +398,7 @@ async fn keys_are_added_and_removed_through_the_api_and_never_shown() {
         .done("PATCH", "providers/made", json!({"api_keys": [{"id": "c3"}, {"id": "c1"}, KEYS[1]]}))
         .await;
     assert_eq!(ids(&shown), ["c3", "c1", "c4"]);
-    for (keys, want) in [
-        (json!([{"id": "c2"}, {"id": "c1"}]), "names no key of this provider"),
-        (json!([{"id": "c1"}, KEYS[0]]), "is the same key"),
-        (json!([]), "list 2 to 64"),
-    ] {
-        let refused = admin.call("PATCH", "providers/made", json!({"api_keys": keys})).await;
-        assert_eq!(refused.status, 400, "{refused:?}");
-        let text = String::from_utf8_lossy(&refused.body).into_owned();
-        assert!(text.contains(want) && text.contains("api_keys"), "{text}");
-    }
-    let both = json!({"id": "both", "type": "compatible", "base_url": upstream.base_url(), "api_key": "a", "api_keys": ["b", "c"]});
-    let refused = gateway.client().post("/admin/api/providers", both.to_string()).await;
-    assert!(refused.status == 400 && String::from_utf8_lossy(&refused.body).contains("cannot be combined"));
+    wrong_lists_are_refused(&admin, upstream.base_url()).await;
 
     let audit = admin.done("GET", "audit?limit=50", Value::Null).await.to_string();
     assert!(audit.contains("\"c4\""), "{audit}");

@@ -41,13 +41,7 @@ pub(super) enum WrittenIn {
 
 impl ProviderReader<'_> {
     pub(super) fn read(mut self) -> Option<Provider> {
-        if !shared::id::is_name(self.id) {
-            self.note(
-                &[],
-                "provider IDs must be 1 to 64 letters, digits, '.', '_' or '-', starting with a letter or \
-                 digit",
-            );
-        }
+        self.id_is_a_name();
         let entry = self.entry();
         let kind = self.kind(entry);
         // Check everything before returning early for a missing part, so that all faults are reported.
@@ -114,6 +108,16 @@ impl ProviderReader<'_> {
             issuer,
             signed_in: None,
         })
+    }
+
+    fn id_is_a_name(&mut self) {
+        if !shared::id::is_name(self.id) {
+            self.note(
+                &[],
+                "provider IDs must be 1 to 64 letters, digits, '.', '_' or '-', starting with a letter or \
+                 digit",
+            );
+        }
     }
 
     /// Returns the models that the kind is known to have, and those of the instance. The models inside the process are known

@@ -81,7 +81,7 @@ fn a_row_that_grows_while_it_is_repriced_is_read_again() {
         let until = Instant::now() + Duration::from_secs(30);
         while !watching.exists(BLOCKED, ()).unwrap() {
             assert!(Instant::now() < until, "the repricing does not wait for the row");
-            thread::sleep(Duration::from_millis(5));
+            thread::yield_now();
         }
         grown.commit().unwrap();
         repricing.join().unwrap()
