@@ -69,7 +69,10 @@ async fn a_class_without_a_price_is_named_in_the_record_and_the_export() {
     let export = gateway.client().get("/admin/api/usage/export?format=csv").await.unwrap();
     let text = String::from_utf8(export.body.to_vec()).unwrap();
     let (head, line) = text.trim_end().split_once("\r\n").unwrap();
-    assert!(head.ends_with(",unpriced,message") && line.ends_with(",audio_input,"), "{text}");
+    assert!(
+        head.ends_with(",unpriced,message,order,chosen_by") && line.ends_with(",audio_input,,,"),
+        "{text}"
+    );
 
     // A repricing names what its prices lack, and nothing once the cost is known.
     let admin = Admin(gateway.client());
