@@ -27,4 +27,4 @@ export FILL_JOURNAL=${CARGO_TARGET_DIR:-$root/target}/debug/examples/fill_journa
 
 home=$(mktemp -d)
 trap 'rm -rf "$home"' EXIT
-timeout --kill-after=5 1200 node "$here/drive.mjs" "$binary" "$home" "$(command -v chromium)" "$@"
+timeout --kill-after=5 2400 node "$here/drive.mjs" "$binary" "$home" "$(command -v chromium)" "$@"
