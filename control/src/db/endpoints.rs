@@ -148,6 +148,14 @@ pub(crate) fn find(db: &Db, name: &str) -> DbResult<Option<EndpointRow>> {
     db.optional_row(FIND, [name], EndpointRow::of)
 }
 
+/// Returns the name of the endpoint that has `also` as a further name or as a pattern, if there is one. No character of such a
+/// name is escaped in JSON.
+pub(crate) fn with_further_name(db: &Db, also: &str) -> DbResult<Option<String>> {
+    let with_text: Vec<_> = db.rows(WITH_TEXT, [also], EndpointRow::of)?;
+    let mut owners = with_text.into_iter().filter(|row| row.content.also.iter().any(|name| name == also));
+    Ok(owners.next().map(|row| row.name))
+}
+
 /// Returns the names of the endpoints that have a member of this provider instance.
 pub(crate) fn with_provider(db: &Db, provider: &str) -> DbResult<Vec<String>> {
     let mut with_text: Vec<_> = db.rows(WITH_TEXT, [provider], EndpointRow::of)?;

@@ -161,8 +161,7 @@ pub(super) fn with_further_name(write: &Write<'_>, also: &str) -> Result<Option<
     if let Some(found) = in_file.find(|endpoint| endpoint.also.iter().any(|name| name == also)) {
         return Ok(Some(found.name.to_string()));
     }
-    let mut stored = endpoints::all(write.db)?.into_iter();
-    Ok(stored.find(|row| row.content.also.iter().any(|name| name == also)).map(|row| row.name))
+    Ok(endpoints::with_further_name(write.db, also)?)
 }
 
 /// Rejects an unknown model. `field` returns the name of the invalid parameter for `provider` or `model`.
