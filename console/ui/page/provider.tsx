@@ -23,7 +23,7 @@ import { Proven } from "./models";
 import { SignInCard } from "./oauth";
 import { EditBody } from "./provider/body";
 import { EditErrors } from "./provider/errors";
-import { AddKey, KeysCard, RemoveKey } from "./provider/keys";
+import { AddKey, KeysCard, RemoveKey, ReplaceKey } from "./provider/keys";
 import { EditProxy } from "./provider/proxy";
 import { EditTimeouts } from "./provider/timeouts";
 import { ProviderCharts } from "./provider_charts";
@@ -170,7 +170,7 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
       {doing === "body" && <EditBody of={of} path={path} etag={etag} onSaved={refresh} onClose={close} />}
       {doing === "errors" && <EditErrors of={of} path={path} etag={etag} onSaved={refresh} onClose={close} />}
       {doing === "test" && <Test of={of} given={model} onClose={close} />}
-      {doing === "credential" && <Credential of={of} patch={patch} onClose={close} />}
+      {doing === "credential" && <ReplaceKey of={of} patch={patch} onClose={close} />}
       {doing === "key" && <AddKey of={of} patch={patch} onClose={close} />}
       {removed && <RemoveKey of={of} removed={removed} patch={patch} onClose={() => setRemoved(null)} />}
       {doing === "disable" && (
@@ -506,27 +506,5 @@ export function TrialResult({ trial }: { trial: Trial }) {
         {cost != null && `, ${dollars(cost)}`}.
       </p>
     </div>
-  );
-}
-
-function Credential({ of, patch, onClose }: { of: Provider; patch: (body: object) => Promise<void>; onClose: () => void }) {
-  const [key, setKey] = useState("");
-  const submission = useSubmission();
-  const save = (): void =>
-    void submission.run("credential", async () => {
-      await patch({ api_key: key });
-      notify(`The credential of ${of.id} was replaced`);
-      onClose();
-    });
-  return (
-    <Dialog title={`Replace the credential of ${of.id}`} onClose={onClose}>
-      <Form submission={submission} onSubmit={save}>
-        <Field label="API key" name="api_key" help="Stored encrypted. It can be replaced, never shown.">
-          <Text type="password" value={key} onValue={setKey} autoFocus />
-        </Field>
-        <FormFooterError />
-        <FormButtons busy={submission.busy} submit="Replace" onCancel={onClose} />
-      </Form>
-    </Dialog>
   );
 }

@@ -81,26 +81,51 @@ export function KeysCard({ of, isFixed, onAdd, onRemove }: Props) {
 
 type DialogProps = { of: Provider; patch: (body: object) => Promise<void>; onClose: () => void };
 
-export function AddKey({ of, patch, onClose }: DialogProps) {
+type Texts = { title: string; field: string; help: string; submit: string; done: string };
+
+/** Asks for a key, and sends the change that `change` makes of it. */
+function KeyDialog({ texts, change, patch, onClose }: Omit<DialogProps, "of"> & { texts: Texts; change: (key: string) => object }) {
   const [key, setKey] = useState("");
   const submission = useSubmission();
   const save = (): void =>
     void submission.run("key", async () => {
-      await patch(withKey(of, key));
-      notify(`A key of ${of.id} was added`);
+      await patch(change(key));
+      notify(texts.done);
       onClose();
     });
   return (
-    <Dialog title={`Add a key of ${of.id}`} onClose={onClose}>
+    <Dialog title={texts.title} onClose={onClose}>
       <Form submission={submission} onSubmit={save}>
-        <Field label="API key" name="api_keys" help="Stored encrypted. It can be removed, never shown.">
+        <Field label="API key" name={texts.field} help={texts.help}>
           <Text type="password" value={key} onValue={setKey} autoFocus />
         </Field>
         <FormFooterError />
-        <FormButtons busy={submission.busy} submit="Add key" onCancel={onClose} />
+        <FormButtons busy={submission.busy} submit={texts.submit} onCancel={onClose} />
       </Form>
     </Dialog>
   );
+}
+
+export function ReplaceKey({ of, ...rest }: DialogProps) {
+  const texts = {
+    title: `Replace the credential of ${of.id}`,
+    field: "api_key",
+    help: "Stored encrypted. It can be replaced, never shown.",
+    submit: "Replace",
+    done: `The credential of ${of.id} was replaced`,
+  };
+  return <KeyDialog texts={texts} change={(key) => ({ api_key: key })} {...rest} />;
+}
+
+export function AddKey({ of, ...rest }: DialogProps) {
+  const texts = {
+    title: `Add a key of ${of.id}`,
+    field: "api_keys",
+    help: "Stored encrypted. It can be removed, never shown.",
+    submit: "Add key",
+    done: `A key of ${of.id} was added`,
+  };
+  return <KeyDialog texts={texts} change={(key) => withKey(of, key)} {...rest} />;
 }
 
 export function RemoveKey({ of, removed, patch, onClose }: DialogProps & { removed: ProviderKey }) {
