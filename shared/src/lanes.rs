@@ -38,8 +38,8 @@ impl ProviderInstance {
         status.filter(|_| circuit.failures() > 0)
     }
 
-    /// Returns the time for which no request for a model passes, or `None` if one would pass now.
-    fn open_ms(&self, model_id: &ModelId, now_ms: u64) -> Option<u64> {
+    /// Returns the time in milliseconds for which no request for a model passes, or `None` if one would pass now.
+    pub fn open_ms(&self, model_id: &ModelId, now_ms: u64) -> Option<u64> {
         self.circuits.open_ms(model_id, now_ms, &self.circuit_policy)
     }
 }

@@ -78,9 +78,7 @@ impl TargetRequest {
         }
         self
     }
-}
 
-impl TargetRequest {
     /// Adds cache marks to a request in the dialect `spoken`, if the provider instance wants them and the client has sent
     /// none. A request with few tokens gets none: vendors cache no short ones.
     fn marked(mut self, target: &Target, spoken: Dialect, tokens: impl FnOnce() -> u64) -> Self {
@@ -227,8 +225,8 @@ pub(crate) fn draft(routed: RoutedRequest<'_>, target: &Target) -> Result<Draft,
         if let Some(rejection) = wire::adapt::sealed_elsewhere(head, &segments) {
             return Err(rejection);
         }
-        let is_google = dialect == Dialect::GeminiEmbeddings;
-        let understood = dialect.is_conversation() || dialect == Dialect::Images || is_google;
+        let understood =
+            dialect.is_conversation() || matches!(dialect, Dialect::Images | Dialect::GeminiEmbeddings);
         let (segments, dropped) = signed(segments, head, target);
         let native = AnswerReader::Native { dialect, include_usage, dropped };
         let reader = if understood { native } else { AnswerReader::Proxied(head.vectors) };

@@ -19,7 +19,7 @@ use wire::retry;
 
 use super::AttemptParams;
 use super::timeouts::AttemptTimeouts;
-use super::verdict::{KeyBlame, Next, after_wait, by_rule, refuses_token, rule_for, sort};
+use super::verdict::{KeyBlame, Next, after_wait, by_rules, refuses_token, sort};
 use crate::adapt::AnswerReader;
 use crate::record::{FailedStep, Used};
 use crate::upstream::dial::DialError;
@@ -49,7 +49,7 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// True if the access token was rejected, and another one is available or being requested.
     pub(crate) renewing: bool,
-    /// What the upstream has against the key of the request; another key may be served.
+    /// The reason if the upstream refused the request because of its key; another key may be served.
     pub(crate) blame: Option<KeyBlame>,
     /// The consumption that the upstream reported despite the failure.
     pub(crate) used: Option<Box<Used>>,
@@ -116,12 +116,7 @@ impl Failure {
         let message = format!("{} {PERHAPS_BEGUN}", self.message);
         Self { next: Next::Stop, error: None, message, ..self }
     }
-}
 
-const PERHAPS_BEGUN: &str =
-    "The video may have been started, so llmgw does not retry: a retry could be billed as a second video.";
-
-impl Failure {
     /// Adds `note` to the upstream's error.
     pub(super) fn add_note(&mut self, note: &str) {
         let texts = [Some(&mut self.message), self.error.as_mut().map(|error| &mut error.message)];
@@ -135,6 +130,9 @@ impl Failure {
         }
     }
 }
+
+const PERHAPS_BEGUN: &str =
+    "The video may have been started, so llmgw does not retry: a retry could be billed as a second video.";
 
 /// Returns the secrets that must be redacted from everything that `provider` returns.
 pub(crate) fn secrets(provider: &ProviderInstance) -> Vec<&str> {
@@ -289,8 +287,7 @@ fn of_error(
         Some(wait) if !wait.is_zero() => after_wait(sort(status, &error), status, &error),
         _ => sort(status, &error),
     };
-    let rule = rule_for(provider, status, &error);
-    let (next, evidence) = rule.map_or(sorted, |rule| by_rule(rule.then, sorted));
+    let (next, evidence, rule) = by_rules(provider, (status, &error), sorted);
     // A rule of the operator says where the request goes.
     let blame = KeyBlame::of(status, &error, evidence).filter(|_| rule.is_none());
     let renewing = refuses_token(status, &error) && provider.renew.as_ref().is_some_and(Renew::call);

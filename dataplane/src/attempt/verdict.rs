@@ -63,14 +63,21 @@ pub(super) fn after_wait(verdict: (Next, Evidence), status: u16, error: &StreamE
     }
 }
 
-/// Returns the rule of the provider instance for an error, if one fits.
-pub(crate) fn rule_for(provider: &ProviderInstance, status: u16, error: &StreamError) -> Option<AppliedRule> {
+/// Returns the verdict on an error by the rules of the provider instance, and the rule that fits; without one the verdict is
+/// `sorted`.
+pub(super) fn by_rules(
+    provider: &ProviderInstance,
+    (status, error): (u16, &StreamError),
+    sorted: (Next, Evidence),
+) -> (Next, Evidence, Option<AppliedRule>) {
     let texts = [error.code.as_deref(), error.kind.as_deref(), Some(error.message.as_str())];
-    ErrorRule::first_of(&provider.error_rules, status, texts)
+    let rule = ErrorRule::first_of(&provider.error_rules, status, texts);
+    let (next, evidence) = rule.map_or(sorted, |rule| by_rule(rule.then, sorted));
+    (next, evidence, rule)
 }
 
 /// Returns the verdict on an error to which a rule applies; `sorted` is the verdict without it.
-pub(crate) fn by_rule(then: ErrorThen, sorted: (Next, Evidence)) -> (Next, Evidence) {
+fn by_rule(then: ErrorThen, sorted: (Next, Evidence)) -> (Next, Evidence) {
     match then {
         ErrorThen::Next => (Next::FailOver, Evidence::Alive),
         ErrorThen::Retry => (Next::Retry, sorted.1),
@@ -91,9 +98,7 @@ pub(crate) fn next_after(
 ) -> (Next, Evidence, Option<AppliedRule>) {
     let error = StreamError::of_words(text.unwrap_or_default());
     let sorted = if text.is_some() { sort(status, &error) } else { of_status(status) };
-    let rule = rule_for(provider, status, &error);
-    let (next, evidence) = rule.map_or(sorted, |rule| by_rule(rule.then, sorted));
-    (next, evidence, rule)
+    by_rules(provider, (status, &error), sorted)
 }
 
 /// Returns true if the upstream rejects an access token, which may have been valid a moment ago.
@@ -101,7 +106,7 @@ pub(super) fn refuses_token(status: u16, error: &StreamError) -> bool {
     status == 401 || (status == 403 && has_phrase(error, TOKEN_ENDED))
 }
 
-/// What an upstream has against the key of a request.
+/// The reason why an upstream refused a request because of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyBlame {
     /// It is rejected, or its credit is used up.

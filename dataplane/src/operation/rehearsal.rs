@@ -8,7 +8,7 @@ use serde::Serialize;
 use shared::health::Evidence;
 use shared::id::{ModelId, ProviderId};
 use shared::port::{AssumedFault, FaultKind};
-use shared::routing::{ProviderInstance, Target};
+use shared::routing::Target;
 use shared::snapshot::Route;
 use shared::usage::StepResult;
 
@@ -138,9 +138,9 @@ impl<'a> RehearsedWalk<'a> {
         }
         let attempts_max = provider.retry.attempts_max.max(1);
         let share_end = has_next.then(|| FailoverBudget::share_end(self.request.budget.time(), self.now));
-        // Each of the provider's keys is refused in the same way, at once.
-        for _ in 1..target.provider.lanes.len().min(LANES_TRIED_MAX) {
-            if self.blames_key(provider, fault) {
+        // Each of the provider's keys is refused in the same way, at once. A rule goes before the key.
+        if rehearsed.rule.is_none() && self.blames_key(fault) {
+            for _ in 1..target.provider.lanes.len().min(LANES_TRIED_MAX) {
                 let (result, at) = (StepResult::Status, ms(self.now));
                 rehearsed.tries.push(RehearsedAttempt { result, starts_at_ms: at, ends_at_ms: at });
                 rehearsed.attempts += 1;
@@ -226,12 +226,10 @@ impl<'a> RehearsedWalk<'a> {
         is_first.then_some(limit)
     }
 
-    /// True if the upstream would have something against the key of an attempt.
-    fn blames_key(&self, provider: &ProviderInstance, fault: Option<&FaultKind>) -> bool {
-        let Some(FaultKind::Status { status, text }) = fault else { return false };
-        let (_, _, rule) = next_after(provider, *status, text.as_deref());
-        let is_in_time = self.now < self.request.budget.time();
-        is_in_time && rule.is_none() && KeyBlame::of_status(*status).is_some()
+    /// True if the upstream would refuse an attempt because of its key.
+    fn blames_key(&self, fault: Option<&FaultKind>) -> bool {
+        let Some(FaultKind::Status { status, .. }) = fault else { return false };
+        self.now < self.request.budget.time() && KeyBlame::of_status(*status).is_some()
     }
 
     /// Advances the time to the end of an attempt without an answer.

@@ -18,7 +18,7 @@ use super::siphash::SipHash;
 /// The maximum number of lanes that a request tries at one target.
 pub(crate) const LANES_TRIED_MAX: usize = 3;
 
-/// What decides the lane of a request.
+/// The parts of a request that decide its lane.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LaneNeeds<'a> {
     /// The key of the session.
@@ -98,7 +98,7 @@ enum Place {
 
 fn standing(lane: &ProviderInstance, target: &Target, now_ms: u64) -> LaneStanding {
     let model_id = &target.model.id;
-    if let Some(wait_ms) = lane.circuits.open_ms(model_id, now_ms, &lane.circuit_policy) {
+    if let Some(wait_ms) = lane.open_ms(model_id, now_ms) {
         LaneStanding::Open { wait_ms }
     } else if let Some(rest) = lane.circuits.rests().of(model_id, || now_ms) {
         LaneStanding::Resting { wait_ms: rest.wait_ms }

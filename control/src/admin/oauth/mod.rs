@@ -31,7 +31,7 @@ use crate::common::credential::oauth::{
 };
 use crate::db::principals;
 use crate::jobs::oauth::Vendor;
-use crate::routing::config::{ConnectionAuth, OAUTH_CALLBACK, Provider};
+use crate::routing::config::{ConnectionAuth, Provider};
 use crate::routing::connection::{ProviderConnection, ProviderStanding, ShownSignIn, SignInError};
 use crate::writer::command::oauth::ForgetSignIn;
 use crate::writer::command::sign_in_flows::{BeginSignIn, CancelSignIn};
@@ -135,8 +135,7 @@ async fn in_browser(
     let consent = Consent { redirect_uri: &redirect_uri, state: &tickets.state, challenge: &challenge };
     let page = Vendor::new(&call.app.http).consent_page(issuer, &consent).await;
     let authorize_url = page.map_err(|failure| not_begun("consent page", &failure))?;
-    let path = format!("{}{OAUTH_CALLBACK}", call.app.config.server.base_path);
-    let cookie = cookie(&tickets, &path, redirect_uri.starts_with("https://"))?;
+    let cookie = cookie(&tickets, &call.app.config.callback_path(), redirect_uri.starts_with("https://"))?;
     let way = FlowWay::Browser(BrowserFlow {
         cookie: tickets.cookie_hash(),
         redirect_uri: redirect_uri.clone(),

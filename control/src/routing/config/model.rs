@@ -258,8 +258,12 @@ pub struct Partner {
 impl Config {
     /// Returns the address that vendors send browsers back to, as it must be registered with them.
     pub fn redirect_uri(&self) -> Option<String> {
-        let base = &self.server.base_path;
-        self.partner.public_base_url.as_ref().map(|origin| format!("{origin}{base}{OAUTH_CALLBACK}"))
+        self.partner.public_base_url.as_ref().map(|origin| format!("{origin}{}", self.callback_path()))
+    }
+
+    /// Returns the path of that address, as browsers know it.
+    pub(crate) fn callback_path(&self) -> String {
+        format!("{}{OAUTH_CALLBACK}", self.server.base_path)
     }
 }
 
