@@ -231,7 +231,7 @@ async fn after_the_last_key_the_answer_is_the_upstreams_and_names_the_keys() {
     assert_eq!(alerts["data"][0]["circuit"]["state"], "open");
 }
 
-/// What the upstream is to blame for, and a 403 about a permission, tries no other key.
+/// After a failure of the upstream itself, or a 403 about a permission, no other key is tried.
 #[tokio::test]
 async fn only_what_a_key_is_to_blame_for_tries_another_key() {
     let quota = || chat::error("You exceeded your current quota", "insufficient_quota");

@@ -32,7 +32,7 @@ impl BasePath {
         }
     }
 
-    /// The path without a slash at its end; empty if there is none.
+    /// Returns the path, which does not end with a slash; empty if there is none.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -70,8 +70,8 @@ id!(
     PrincipalId
 );
 
-/// The number of one of several keys of a provider instance, written `c2`. In the database, a number is never given to
-/// another key of the instance; in the configuration file it is the place in the list.
+/// The number of one of several keys of a provider instance, written `c2`. In the configuration file it is the place in the
+/// list. The API gives a new key the number after the highest of the instance's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CredentialNumber(pub u32);
 

@@ -89,7 +89,7 @@ struct WrittenKey {
     key: String,
 }
 
-/// What may be shown of one of several keys, as the settings of its provider contain it.
+/// The shown part of one of several keys. The settings of its provider contain it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct StoredKey {
     pub(crate) id: CredentialNumber,
@@ -108,7 +108,7 @@ impl StoredKey {
     }
 }
 
-/// Returns a written list of keys, whose IDs default to their places; `None` if there is none.
+/// Reads a list of keys; `None` if there is no list. A key without an ID gets that of its place.
 fn written_keys(written: &Value) -> Option<Vec<WrittenKey>> {
     let items = written.as_array()?.iter().zip(1..);
     let keys = items.map(|(item, place)| {

@@ -19,7 +19,7 @@ use crate::routing::catalog::facts::Priced;
 use crate::routing::catalog::history::History;
 use crate::usage::reprice::{Repriced, Repricing, RowTime};
 
-/// Prices all exchanges anew.
+/// Recalculates the costs of all exchanges from other prices.
 fn reprice_all(db: &mut Db, done: &mut Repriced) -> bool {
     let rates = Rates::default().with(Class::Input, 3_000_000_000).with(Class::Output, 5_000_000_000);
     let prices = Prices::flat(rates).by_operator();

@@ -8,7 +8,7 @@ use crate::adapt::read::{self, Object, as_text, as_whole, member};
 use crate::adapt::{Asking, Prepared, Rejection};
 use crate::json::{self, JsonWriter, Tree};
 
-/// What one element of the request asks for.
+/// The settings of one element of the request.
 struct Wanted {
     text: String,
     dimensions: Option<u64>,
