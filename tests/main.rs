@@ -86,6 +86,7 @@ mod outbox;
 mod own_key;
 mod people;
 mod plain_secrets;
+mod predicted;
 mod prices;
 mod process;
 mod providers;

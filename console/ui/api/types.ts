@@ -2850,6 +2850,8 @@ export type RegistryEntryPage = {
 
 /** One attempt. Times are in milliseconds since the request. */
 export type RehearsedAttempt = {
+  /** The key, as `c2`; absent if the provider has one. */
+  credential?: string;
   ends_at_ms: number;
   result: StepResult;
   starts_at_ms: number;

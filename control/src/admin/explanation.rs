@@ -205,6 +205,9 @@ struct RehearsedTarget {
 struct RehearsedAttempt {
     #[cfg_attr(test, schemars(with = "crate::common::shared_shapes::StepResult"))]
     result: StepResult,
+    /// The key, as `c2`; absent if the provider has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    credential: Option<String>,
     starts_at_ms: u64,
     ends_at_ms: u64,
 }

@@ -89,16 +89,26 @@ fn by_rule(then: ErrorThen, sorted: (Next, Evidence)) -> (Next, Evidence) {
 /// The error code for used-up credit.
 const NO_CREDIT: &str = "insufficient_quota";
 
-/// Returns the next step after an error status with this text at a provider instance, the conclusion about the target's
-/// health, and the rule that decided.
-pub(crate) fn next_after(
-    provider: &ProviderInstance,
-    status: u16,
-    text: Option<&str>,
-) -> (Next, Evidence, Option<AppliedRule>) {
-    let error = StreamError::of_words(text.unwrap_or_default());
-    let sorted = if text.is_some() { sort(status, &error) } else { of_status(status) };
-    by_rules(provider, (status, &error), sorted)
+/// What follows from an error at a provider instance.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Verdict {
+    pub(crate) next: Next,
+    pub(crate) evidence: Evidence,
+    /// The rule of the provider that decided, if any.
+    pub(crate) rule: Option<AppliedRule>,
+    /// What the upstream has against the key. A rule goes before it.
+    pub(crate) blame: Option<KeyBlame>,
+}
+
+impl Verdict {
+    /// Returns what follows from an error status with this text.
+    pub(crate) fn of(provider: &ProviderInstance, status: u16, text: Option<&str>) -> Self {
+        let error = StreamError::of_words(text.unwrap_or_default());
+        let sorted = if text.is_some() { sort(status, &error) } else { of_status(status) };
+        let (next, evidence, rule) = by_rules(provider, (status, &error), sorted);
+        let blame = KeyBlame::of(status, &error, evidence).filter(|_| rule.is_none());
+        Self { next, evidence, rule, blame }
+    }
 }
 
 /// Returns true if the upstream rejects an access token, which may have been valid a moment ago.
@@ -134,15 +144,6 @@ impl KeyBlame {
                 is_rejected.then_some(Self::Rejected)
             }
             Evidence::Served | Evidence::Alive | Evidence::ModelFailed | Evidence::Nothing => None,
-        }
-    }
-
-    /// Returns what a status without known words says about the key.
-    pub(crate) fn of_status(status: u16) -> Option<Self> {
-        match status {
-            401 | 402 => Some(Self::Rejected),
-            429 => Some(Self::Limited),
-            _ => None,
         }
     }
 }

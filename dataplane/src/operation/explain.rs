@@ -38,7 +38,7 @@ use wire::adapt::Rejection;
 use crate::adapt;
 use crate::attempt::{self, FailoverBudget, Waiting};
 use crate::error::Fault;
-use crate::operation::rehearsal::{RehearsedRequest, rehearse};
+use crate::operation::rehearsal::{RehearsedCandidate, RehearsedRequest, rehearse};
 use crate::plan::lanes::{LaneNeeds, LaneStanding, RankedLane, lanes};
 use crate::plan::{self, Needs, ShownShare};
 use crate::relay::ResponseBody;
@@ -115,6 +115,7 @@ pub(crate) fn plan(
     let resting = take_out(&mut candidates, &|target| attempt::rest_of(target).filter(|_| !is_alone));
     let rests = resting.iter().map(|(target, rest)| passed(target, StepResult::Resting, Some(rest.wait_ms)));
     passed_over.extend(rests);
+    let rehearsed = rehearsed(question, &candidates, &resting);
     let rest_ms = if candidates.is_empty() { put_back(question, &resting, &mut candidates) } else { None };
     let over = over.into_iter().map(|(_, fault)| fault).min_by_key(attempt::wait_of);
     if let (true, Some(wait_ms)) = (candidates.is_empty(), rest_ms) {
@@ -130,7 +131,7 @@ pub(crate) fn plan(
     let path = question.faults.map(|faults| {
         let (budget, stream) = (question.budget, question.stream);
         let once = dialect == Dialect::Videos;
-        rehearse(&candidates, RehearsedRequest { faults, route: route.as_ref(), budget, stream, once })
+        rehearse(&rehearsed, RehearsedRequest { faults, route: route.as_ref(), budget, stream, once })
     });
     let choice = choice.map(|choice| choice.recorded);
     let shown = shown(question, route.as_ref(), checks, &candidates);
@@ -150,6 +151,22 @@ pub(crate) fn plan(
         "refusal": refusal.as_ref().map(refused),
         "path": path,
     }))
+}
+
+/// Returns the candidates for a rehearsal: those that rest after the others.
+fn rehearsed<'a>(
+    question: &ExplainQuestion<'_>,
+    candidates: &[&'a Target],
+    resting: &[(&'a Target, Rest)],
+) -> Vec<RehearsedCandidate<'a>> {
+    let ready = candidates.iter().map(|target| (*target, None));
+    let all = ready.chain(resting.iter().map(|(target, rest)| (*target, Some(*rest))));
+    let with_lanes = all.map(|(target, rest)| RehearsedCandidate {
+        target,
+        lanes: lanes(target, question.lane_needs()),
+        rest,
+    });
+    with_lanes.collect()
 }
 
 /// Returns the candidates for display.

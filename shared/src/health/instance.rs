@@ -129,6 +129,11 @@ impl Circuits {
         &self.instance
     }
 
+    /// Returns the failures of a model in a row.
+    pub fn failures_of(&self, model_id: &ModelId) -> u32 {
+        self.models.get(model_id).map_or(0, |circuit| circuit.failures())
+    }
+
     /// Returns the circuits that are not closed, by model.
     pub fn models(&self, now_ms: u64, policy: &CircuitPolicy) -> Vec<(ModelId, Arc<Circuit>)> {
         let models = self.models.all();
