@@ -97,6 +97,13 @@ async fn a_revoked_and_a_limited_key_are_noticed_by_an_alert_and_by_no_client() 
     let with = |key: &str| upstream.requests().iter().filter(|request| key_of(request) == key).count();
     assert!(with(KEYS[0]) <= 2 && with(KEYS[1]) == 1, "a circuit opens, and the model rests");
     assert_eq!(with(KEYS[2]), 60);
+    for (place, key) in KEYS.iter().enumerate() {
+        let path = format!("requests?attempted=up&credential=c{}&limit=500", place + 1);
+        let listed = admin.done("GET", &path, Value::Null).await;
+        assert_eq!(listed["data"].as_array().unwrap().len(), with(key), "{path}");
+    }
+    let other = admin.done("GET", "requests?attempted=other&credential=c3", Value::Null).await;
+    assert_eq!(other["data"], json!([]), "the key of another provider");
 
     let alert = wait::eventually("an alert", async || {
         let alerts = admin.done("GET", "alerts?state=open", Value::Null).await;

@@ -1,4 +1,7 @@
-"""Counts instructions and allocations of the native path under callgrind, and compares them with bounds.json."""
+"""Counts instructions and allocations of the native path under callgrind, and compares them with bounds.json.
+
+With --orders it prints the same figures of whole requests through an endpoint of each order instead, and compares nothing.
+"""
 
 import argparse
 import base64
@@ -24,6 +27,12 @@ from checks import Checks  # noqa: E402
 
 KEY = "administrator-key-of-the-instruction-counts"
 CONFIG = 'providers:\n  up: {{type: compatible, base_url: "{url}", api_key: k, models: [m]}}\n'
+# Two targets behind an endpoint of each order.
+ORDERS = ["listed", "weighted", "least_busy", "fastest", "cheapest"]
+CONFIG += '  other: {{type: compatible, base_url: "{url}", api_key: k, models: [m]}}\nendpoints:\n'
+CONFIG += "".join(
+    f"  {order}: {{{{order: {order}, failover: [{{{{provider: up, model: m}}}}, {{{{provider: other, model: m}}}}]}}}}\n" for order in ORDERS
+)
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 WHOLE = {
     "id": "chatcmpl-1",
@@ -101,9 +110,11 @@ class Gateway:
     def log(self):
         return (self.folder / "log").read_text()
 
-    def request(self, pieces):
-        stream = {"stream": True, "max_tokens": pieces} if pieces else {}
-        body = {"model": "m", "messages": [{"role": "user", "content": "Tell me something. " * 20}], **stream}
+    def request(self, pieces, model="up/m", session=None):
+        more = {"stream": True, "max_tokens": pieces} if pieces else {}
+        if session:
+            more["affinity_key"] = session
+        body = {"model": model, "messages": [{"role": "user", "content": "Tell me something. " * 20}], **more}
         self._call("POST", "/v1/chat/completions", body)
 
     def api(self, method, path, body):
@@ -129,14 +140,14 @@ class Gateway:
             return self.child.wait()
 
 
-def profile(binary, url, requests, pieces):
+def profile(binary, url, requests, pieces, **members):
     """Returns what the thread of the data plane did in a run with so many requests, for streams of so many pieces."""
     with tempfile.TemporaryDirectory() as folder:
         tool = ["valgrind", "--tool=callgrind", "--separate-threads=yes", f"--callgrind-out-file={folder}/out"]
         gateway = Gateway(binary, folder, url, tool)
         try:
             for _ in range(requests):
-                gateway.request(pieces)
+                gateway.request(pieces, **members)
         except OSError as error:
             raise SystemExit(f"{error}; the log of the gateway:\n{gateway.log()}") from error
         finally:
@@ -172,14 +183,26 @@ class Profile:
                 self.serves += calls if "dataplane::exchange" in callee else 0
 
 
+def print_orders(binary, url):
+    """Prints what whole requests through an endpoint of each order cost, without and with a session."""
+    for model, session in [("up/m", None)] + [(order, session) for order in ORDERS for session in [None, "conversation-7"]]:
+        few, many = (profile(binary, url, requests, 0, model=model, session=session) for requests in [FEW, MANY])
+        of = lambda name: round((getattr(many, name) - getattr(few, name)) / (MANY - FEW), 1)
+        print(f"figure {model}, session {session}: {of('instructions')} instructions, {of('allocations')} allocations", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--gateway", required=True)
+    parser.add_argument("--orders", action="store_true")
     options = parser.parse_args()
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Upstream)
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/v1"
+    if options.orders:
+        return print_orders(options.gateway, url)
     bounds, checks, figures = json.loads((HERE / "bounds.json").read_text()), Checks(), collections.OrderedDict()
-    run = lambda requests, pieces: profile(options.gateway, f"http://127.0.0.1:{server.server_port}/v1", requests, pieces)
+    run = lambda requests, pieces: profile(options.gateway, url, requests, pieces)
     few, many, short, long = run(FEW, 0), run(MANY, 0), run(STREAMS, SHORT), run(STREAMS, LONG)
     for name in ["instructions", "allocations"]:
         of = lambda more, less: getattr(more, name) - getattr(less, name)

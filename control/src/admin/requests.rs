@@ -6,6 +6,7 @@ use http::{Method, Response};
 use records::Record;
 use serde::{Deserialize, Serialize};
 use shared::error_kind::ErrorKind;
+use shared::id::CredentialNumber;
 use shared::port::Body;
 use shared::usage::{ChosenBy, StepResult};
 
@@ -191,6 +192,10 @@ pub(crate) struct RecordQuery {
     failed_over: Option<bool>,
     /// Only requests with an attempt at this provider, by ID.
     attempted: Option<String>,
+    /// Only requests with an attempt with this one of several keys of a provider, such as `c2`: of the provider `attempted`, if
+    /// that is given.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    credential: Option<CredentialNumber>,
     /// Only requests with an attempt that ended so.
     #[cfg_attr(test, schemars(with = "Option<crate::common::shared_shapes::StepResult>"))]
     result: Option<StepResult>,
@@ -238,6 +243,7 @@ pub(super) fn filter_in(
         attempts: AttemptFilter {
             failed_over: query.failed_over,
             attempted: query.attempted,
+            credential: query.credential,
             result: query.result,
         },
         search: query.q.map(Search::new),

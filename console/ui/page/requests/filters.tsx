@@ -26,6 +26,7 @@ const EXACT: [name: string, title: string, field?: string][] = [
   ["session", "Session"],
   ["chosen_by", "Chosen by"],
   ["attempted", "Tried at", "provider"],
+  ["credential", "Tried with key"],
   ["result", "With a step"],
   ["status_class", "Status class"],
   ["error", "Error", "error"],
