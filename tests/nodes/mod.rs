@@ -2,6 +2,7 @@
 
 mod board;
 mod copy;
+mod lanes;
 mod nemesis;
 mod one;
 mod operator;
