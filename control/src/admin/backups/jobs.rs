@@ -1,13 +1,12 @@
 //! The periodic jobs of backups: backups by `LLMGW_BACKUP_SCHEDULE`, and the rehearsal of a restore once a day.
 
 use std::sync::Arc;
-use std::thread;
 
 use shared::clock::unix_ms;
 use tokio::sync::oneshot;
 
 use super::Backups;
-use crate::common::background::{Job, sleep_until};
+use crate::common::background::{Job, sleep_until, spawn_low};
 use crate::routing::config::{Config, Schedule};
 use crate::state::backup;
 use crate::writer::{FLUSH_TIME_MAX, WriterHandle};
@@ -72,12 +71,7 @@ impl Rehearsals {
             let rehearsed = backup::rehearse(&config.state_dir, &config.credential_encryption_key);
             let _ = result.send(rehearsed.map_err(|error| error.to_string()));
         };
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "its end is the end of one rehearsal, not of the gateway"
-        )]
-        let started = thread::Builder::new().name("llmgw-rehearsal".into()).spawn(rehearse);
-        started.map_err(|error| error.to_string())?;
+        spawn_low("llmgw-rehearsal", rehearse).map_err(|error| error.to_string())?;
         match outcome.await.unwrap_or_else(|_| Err("the rehearsal was interrupted".to_owned())) {
             Ok(Some(name)) => {
                 tracing::info!("the restore of {name} was rehearsed: it opens, and its rows are complete");

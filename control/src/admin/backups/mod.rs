@@ -7,7 +7,6 @@ pub(crate) mod jobs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use http::{Method, Response, StatusCode};
@@ -22,7 +21,7 @@ use super::list::{ListPage, PageOf, SortValue, SortedBy};
 use super::reference::{FileContent, NoContent, NoMembers};
 use super::{ApiError, Call, Route, json, route_of};
 use crate::common::actor::Actor;
-use crate::common::background::{Job, Jobs};
+use crate::common::background::{Job, Jobs, spawn_low};
 use crate::db::audit::AuditEntry;
 use crate::routing::config::{Config, Schedule};
 use crate::routing::publish::Touched;
@@ -168,8 +167,7 @@ impl Backups {
             drop(checking);
             let _ = done.send(());
         };
-        #[expect(clippy::disallowed_methods, reason = "its end is the end of one check, not of the gateway")]
-        let started = thread::Builder::new().name("llmgw-backup-check".into()).spawn(check);
+        let started = spawn_low("llmgw-backup-check", check);
         started.map_err(|error| tracing::warn!("backups cannot be checked: {error}")).ok()?;
         Some(end)
     }
@@ -219,8 +217,7 @@ impl RunningBackup {
             let actor = Actor::gateway();
             let _ = writer.queue(AdminWrite::unanswered(AuditOnly::of(audit), actor));
         };
-        #[expect(clippy::disallowed_methods, reason = "its end is the end of one backup, not of the gateway")]
-        thread::Builder::new().name("llmgw-backup".into()).spawn(make).map(drop)
+        spawn_low("llmgw-backup", make)
     }
 }
 

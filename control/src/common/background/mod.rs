@@ -1,6 +1,7 @@
 //! The periodic jobs of the control plane: when each ran last, how that ended, and when it runs next. `GET state` shows
 //! them. Runs are stored, so that a restart forgets neither the last run of a job nor its error.
 
+mod low_thread;
 mod named_tasks;
 mod tasks;
 
@@ -12,6 +13,7 @@ use shared::clock::unix_ms;
 use shared::sanitize::guarded;
 use tokio::sync::Notify;
 
+pub(crate) use self::low_thread::spawn_low;
 pub(crate) use self::named_tasks::{NamedTasks, Panicked};
 pub(crate) use self::tasks::JobTasks;
 

@@ -73,14 +73,14 @@ impl AttemptFilter {
     pub(super) fn fits(&self, record: &Record<'_>, mut trace: Trace<'_>) -> bool {
         let is_interrupted = || record.name(RecordName::Outcome) == Outcome::Interrupted.name();
         let has_failed_over = || !is_interrupted() && AttemptSummary::has_failed_over(trace);
-        let at_provider =
-            |step: &RecordStep<'_>| self.attempted.as_deref().is_none_or(|provider| step.provider == provider);
+        let at_provider = |step: &RecordStep<'_>| {
+            self.attempted.as_deref().is_none_or(|provider| step.provider == provider)
+        };
         let with_key = |step: &RecordStep<'_>| {
             self.credential.is_none_or(|wanted| step.credential == Some(u64::from(wanted.0)))
         };
         let is_about_one = self.attempted.is_some() || self.credential.is_some();
-        let has_tried =
-            || { trace }.any(|step| at_provider(&step) && with_key(&step) && was_tried(&step));
+        let has_tried = || { trace }.any(|step| at_provider(&step) && with_key(&step) && was_tried(&step));
         self.failed_over.is_none_or(|wanted| wanted == has_failed_over())
             && (!is_about_one || has_tried())
             && self.result.is_none_or(|result| trace.any(|step| step.result == result.name()))
