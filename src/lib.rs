@@ -24,6 +24,7 @@ use dataplane::{AffinityParams, Dataplane, Settings, Starting, tls};
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
 use shared::request_traces::RequestTraces;
+use shared::upstream_tls::TlsReader;
 use thiserror::Error;
 use tokio::sync::Notify;
 
@@ -258,6 +259,11 @@ impl fmt::Display for ThreadDied {
 }
 
 impl std::error::Error for ThreadDied {}
+
+/// Returns what reads the TLS settings of provider instances.
+pub fn tls_reader() -> Arc<dyn TlsReader> {
+    Arc::new(tls::TlsSettings::default())
+}
 
 /// Reads the files that `config` names, and reports the first one that cannot be used.
 pub fn check_files(config: &Config) -> Result<(), StartError> {

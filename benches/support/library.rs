@@ -10,7 +10,7 @@ use shared::secret::Secret;
 
 /// Serves as `llmgw serve` does, with `keys` additional static keys.
 pub(crate) fn run(keys: usize) {
-    let environment = Arc::new(Environment::of_process());
+    let environment = Arc::new(Environment::of_process().with_tls_reader(llmgw::tls_reader()));
     let mut loaded = config::load(&environment).unwrap_or_else(|error| panic!("{error}"));
     let key = |index| AdminKey { id: "admin".into(), key: Secret::new(format!("bench-key-{index:033}")) };
     loaded.config.admin_keys.extend((0..keys).map(key));

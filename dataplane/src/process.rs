@@ -116,7 +116,7 @@ impl Process {
             settings: Arc::new(settings),
             build,
             snapshots,
-            tls: Arc::new(Tls::new(&upstream_tls, Resolver::start(&alarm)?, proxies)),
+            tls: Arc::new(Tls::new(upstream_tls, Resolver::start(&alarm)?, proxies)),
             fallback: OnceLock::new(),
             draining: AtomicBool::new(false),
             capture,

@@ -47,4 +47,5 @@ pub mod snapshot;
 pub mod standard_webhooks;
 pub mod tags;
 pub mod trace_context;
+pub mod upstream_tls;
 pub mod usage;

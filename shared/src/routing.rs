@@ -23,7 +23,7 @@ use crate::provider::ProviderKind;
 use crate::provider::path::{ListAddress, Paths, UpstreamCall};
 use crate::provider::quirks::Quirks;
 use crate::provider::signer::RequestSigner;
-use crate::proxy::OwnWay;
+use crate::proxy::{ConnectTo, OwnWay};
 use crate::secret::Secret;
 use crate::usage::TargetOrder;
 
@@ -188,6 +188,15 @@ pub struct Origin {
     pub lists: Vec<ListAddress>,
     /// The HTTP version.
     pub http: HttpVersion,
+}
+
+impl Origin {
+    /// Returns the host and port to connect to, which may differ from those of the address.
+    pub fn connects_to(&self) -> (&str, u16) {
+        let instead = self.way.as_ref().and_then(|way| way.connect_to.as_ref());
+        let instead = instead.filter(|other| other.replaces(&self.host, self.port));
+        instead.map_or((self.host.as_str(), self.port), ConnectTo::place)
+    }
 }
 
 /// The rules for Responses requests on targets that do not speak Responses (RESP-2).

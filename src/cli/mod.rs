@@ -174,7 +174,8 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let environment = || {
-        let environment = Arc::new(Environment::of_process());
+        let environment = Environment::of_process().with_tls_reader(llmgw::tls_reader());
+        let environment = Arc::new(environment);
         protect_memory(&environment);
         environment
     };

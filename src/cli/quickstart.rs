@@ -17,7 +17,8 @@ pub(super) fn run(environment: &Arc<Environment>) -> Result<(), CliFailure> {
         SecretsError::KeyLost { .. } => CliFailure::new(exit::CONFIG, error),
         SecretsError::File(..) => CliFailure::new(exit::IO, error),
     })?;
-    let environment = Arc::new(Environment::of_process_with(kept.variables.iter().cloned()));
+    let environment = Environment::of_process_with(kept.variables.iter().cloned());
+    let environment = Arc::new(environment.with_tls_reader(llmgw::tls_reader()));
     let (bind, _) = config::listens_at(&environment).map_err(failed)?;
     serve::expect_free(bind)?;
     let found = if environment.names_seed() { Vec::new() } else { first_file(&file)? };

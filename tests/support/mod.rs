@@ -20,6 +20,7 @@ pub(crate) mod random;
 pub(crate) mod raw;
 pub(crate) mod small_disk;
 pub(crate) mod tls;
+pub(crate) mod tls_upstream;
 pub(crate) mod upstream;
 pub(crate) mod vendor;
 pub(crate) mod wait;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
 use tempfile::TempDir;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -17,6 +18,7 @@ pub(crate) struct Authority {
     folder: TempDir,
     acceptor: TlsAcceptor,
     certificate: CertificateDer<'static>,
+    key: PrivateKeyDer<'static>,
 }
 
 impl Authority {
@@ -33,11 +35,30 @@ impl Authority {
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
-            .with_single_cert(vec![cert.der().clone()], key)
+            .with_single_cert(vec![cert.der().clone()], key.clone_key())
             .unwrap();
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         let certificate = cert.der().clone();
-        Self { folder, acceptor: TlsAcceptor::from(Arc::new(config)), certificate }
+        Self { folder, acceptor: TlsAcceptor::from(Arc::new(config)), certificate, key }
+    }
+
+    /// Returns an acceptor that demands a certificate of one of the authorities in `clients`.
+    pub(crate) fn demanding(
+        &self,
+        clients: rustls::RootCertStore,
+        protocols: &[&[u8]],
+        versions: &[&'static rustls::SupportedProtocolVersion],
+    ) -> TlsAcceptor {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(clients), Arc::clone(&provider));
+        let mut config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)
+            .unwrap()
+            .with_client_cert_verifier(verifier.build().unwrap())
+            .with_single_cert(vec![self.certificate.clone()], self.key.clone_key())
+            .unwrap();
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        TlsAcceptor::from(Arc::new(config))
     }
 
     /// Returns an acceptor for connections.

@@ -2513,6 +2513,8 @@ export type Provider = {
   bindings?: Binding[];
   /** The changes of the top-level members of JSON requests; null for none. */
   body: BodyMembers | null;
+  /** The host and port to connect to instead of those of `base_url`; null for those. */
+  connect_to: string | null;
   /** In milliseconds since the Unix epoch. Absent for a provider of the configuration file. */
   created_at_ms?: number;
   credential: Credential;
@@ -2574,6 +2576,8 @@ export type Provider = {
   stream_idle_timeout: number;
   /** The time that an attempt may take until the response head, in seconds. */
   timeout: number;
+  /** Its own authorities and client certificate; null for none. */
+  tls: ProviderTls | null;
   /** The access token. Absent for a provider that uses none, and in answers other than those of `GET providers`. */
   token?: TokenState;
   /** True if requests carry the W3C trace context while traces are exported. */
@@ -2651,6 +2655,16 @@ export type ProviderPatch = {
 export type ProviderTest = {
   /** The provider's name of the model. */
   model: string;
+};
+
+/** The TLS settings of a provider instance as they are written, without the private key. */
+export type ProviderTls = {
+  /** The only authorities that may have issued the upstream's certificate, in PEM or as a reference; absent for those of the gateway. */
+  ca?: string;
+  /** The client certificate with its intermediates, in PEM or as a reference; absent for none. */
+  certificate?: string;
+  /** The reference to its private key, or dots in place of the key itself; absent for none. */
+  key?: string;
 };
 
 /** A limit and its current usage. Amounts are in the unit of the metric, money in micro-dollars; usage is rounded up. */

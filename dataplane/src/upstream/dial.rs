@@ -3,7 +3,6 @@
 use std::future::{Ready, ready};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -12,19 +11,19 @@ use http::Uri;
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::rt::TokioIo;
 use rustix::io::Errno;
-use rustls::{CertificateError, ClientConfig};
+use rustls::{AlertDescription, CertificateError, ClientConfig};
 use shared::address::{is_disguised_address, is_metadata_name, is_refused};
 use shared::port::MetadataServer;
-use shared::proxy::{Proxies, Proxy};
+use shared::proxy::{Proxies, Proxy, WayProxy};
 use shared::routing::{HttpVersion, Origin};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
-use tokio_rustls::client::TlsStream;
 use tower_service::Service;
 
 use super::connect::connect_tcp;
+pub(crate) use super::io::UpstreamIo;
 use super::resolve::Resolver;
 use super::tunnel::{ProxyFault, open_tunnel};
+use crate::tls::{ClientConfigs, H2, OwnSettings};
 
 /// Reason why a connection failed.
 #[derive(Debug)]
@@ -110,6 +109,10 @@ fn cause_of_tls(error: &rustls::Error) -> &'static str {
     let rustls::Error::InvalidCertificate(fault) = error else {
         return match error {
             rustls::Error::InvalidMessage(_) => "it did not answer with TLS",
+            rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => {
+                "it requires a client certificate"
+            }
+            error if rejects_certificate(error) => "it rejected the client certificate",
             _ => "the TLS handshake failed",
         };
     };
@@ -126,6 +129,33 @@ fn cause_of_tls(error: &rustls::Error) -> &'static str {
     }
 }
 
+/// True if the upstream ended the connection because of the client certificate, or of its absence.
+fn rejects_certificate(error: &rustls::Error) -> bool {
+    use AlertDescription as Alert;
+    matches!(
+        error,
+        rustls::Error::AlertReceived(
+            Alert::CertificateRequired
+                | Alert::BadCertificate
+                | Alert::UnsupportedCertificate
+                | Alert::CertificateRevoked
+                | Alert::CertificateExpired
+                | Alert::CertificateUnknown
+                | Alert::UnknownCA
+                | Alert::AccessDenied
+                // It could not verify the signature of the certificate, or that of the handshake by its key.
+                | Alert::DecryptError
+        )
+    )
+}
+
+/// Returns the error of the dial if `error`, which ended a connection, is the upstream's judgement of the client certificate. With
+/// TLS 1.3 it arrives after the handshake.
+pub(super) fn rejected_certificate(error: &io::Error) -> Option<DialError> {
+    let error = tls_error(error).filter(|error| rejects_certificate(error))?;
+    Some(DialError::Io(io::Error::other(error.clone())))
+}
+
 /// Returns the error of TLS in `error`, which the layers of the connector have wrapped.
 fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     let mut inner = error.get_ref()?;
@@ -135,43 +165,47 @@ fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     inner.downcast_ref()
 }
 
-/// A socket to an upstream.
-#[derive(Debug)]
-pub(crate) enum UpstreamIo {
-    /// The proxy is set if it is at the other end, and passes requests on by their absolute URIs.
-    Plain(TcpStream, Option<Arc<Proxy>>),
-    Unix(UnixStream),
-    // Boxed: TLS state takes over a kilobyte, which plain connections do not need.
-    Tls(Box<TlsStream<TokioIo<TokioIo<TcpStream>>>>),
-}
-
-/// TLS of connections to upstreams, one configuration for each set of ALPN protocols, and the proxies of the variables.
+/// TLS of connections to upstreams, and the proxies of the variables.
 #[derive(Debug)]
 pub(crate) struct Tls {
     resolver: Resolver,
     proxies: Proxies,
-    auto: Arc<ClientConfig>,
-    http1: Arc<ClientConfig>,
-    http2: Arc<ClientConfig>,
+    /// What the settings of provider instances begin with.
+    base: ClientConfig,
+    /// The configurations of instances without settings of their own.
+    configs: ClientConfigs,
 }
 
 impl Tls {
-    pub(crate) fn new(config: &ClientConfig, resolver: Resolver, proxies: Proxies) -> Self {
-        let with = |protocols: &[&[u8]]| {
-            let mut config = config.clone();
-            config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-            Arc::new(config)
+    pub(crate) fn new(base: ClientConfig, resolver: Resolver, proxies: Proxies) -> Self {
+        Self { resolver, proxies, configs: ClientConfigs::new(&base), base }
+    }
+
+    /// Returns the configuration for connections to `origin`.
+    fn config<'a>(&'a self, origin: &'a Origin) -> Result<&'a Arc<ClientConfig>, DialError> {
+        let own = origin.way.as_ref().and_then(|way| way.tls.as_ref());
+        let configs = match own {
+            None => &self.configs,
+            Some(own) => match own.settings.downcast_ref::<OwnSettings>() {
+                Some(own) => own.configs(&self.base),
+                None => return Err(DialError::Io(io::Error::other("the TLS settings are of another form"))),
+            },
         };
-        Self { resolver, proxies, auto: with(&[H2, b"http/1.1"]), http1: with(&[]), http2: with(&[H2]) }
+        Ok(match origin.http {
+            HttpVersion::Auto => &configs.auto,
+            HttpVersion::Http1 => &configs.http1,
+            HttpVersion::Http2 => &configs.http2,
+        })
     }
 
     async fn connect(&self, origin: &Origin) -> Result<(UpstreamIo, bool), DialError> {
         let is_http2 = origin.http == HttpVersion::Http2;
+        let (host, port) = origin.connects_to();
         let tcp = match self.proxy_of(origin) {
-            None => connect_tcp(&self.resolver, &origin.host, origin.port).await?,
+            None => connect_tcp(&self.resolver, host, port).await?,
             Some(proxy) => {
-                let tcp = self.connect_to(proxy, origin).await?;
-                if !origin.tls && !is_http2 {
+                let tcp = self.connect_by(proxy, origin).await?;
+                if !needs_tunnel(origin) {
                     return Ok((UpstreamIo::Plain(tcp, Some(Arc::clone(proxy))), false));
                 }
                 tcp
@@ -186,37 +220,37 @@ impl Tls {
 
     /// Returns the proxy on the way to `origin`.
     fn proxy_of<'a>(&'a self, origin: &'a Origin) -> Option<&'a Arc<Proxy>> {
-        match &origin.way {
-            Some(way) => way.proxy.as_ref(),
-            None => self.proxies.of(origin.tls, &origin.host, origin.port),
+        match origin.way.as_ref().map_or(&WayProxy::OfVariables, |way| &way.proxy) {
+            WayProxy::OfVariables => {
+                let (host, port) = origin.connects_to();
+                self.proxies.of(origin.tls, host, port)
+            }
+            WayProxy::Direct => None,
+            WayProxy::Own(proxy) => Some(proxy),
         }
     }
 
     /// Connects to the proxy, and opens a tunnel to `origin` if requests to it cannot be passed on. The proxy resolves names,
     /// so only literal addresses and the names of metadata services are judged here.
-    async fn connect_to(&self, proxy: &Proxy, origin: &Origin) -> Result<TcpStream, DialError> {
-        match origin.host.parse::<IpAddr>() {
+    async fn connect_by(&self, proxy: &Proxy, origin: &Origin) -> Result<TcpStream, DialError> {
+        let (host, port) = origin.connects_to();
+        match host.parse::<IpAddr>() {
             Ok(address) if is_refused(address) => return Err(DialError::Refused(address)),
-            Err(_) if is_metadata_name(&origin.host) || is_disguised_address(&origin.host) => {
+            Err(_) if is_metadata_name(host) || is_disguised_address(host) => {
                 return Err(DialError::Proxy(ProxyFault::ForbiddenName));
             }
             Ok(_) | Err(_) => {}
         }
         let connected = connect_tcp(&self.resolver, &proxy.host, proxy.port).await;
         let mut tcp = connected.map_err(ProxyFault::unreached)?;
-        if origin.tls || origin.http == HttpVersion::Http2 {
-            let target = (origin.host.as_str(), origin.port);
-            open_tunnel(&mut tcp, proxy, target).await.map_err(DialError::Proxy)?;
+        if needs_tunnel(origin) {
+            open_tunnel(&mut tcp, proxy, (host, port)).await.map_err(DialError::Proxy)?;
         }
         Ok(tcp)
     }
 
     async fn handshake(&self, tcp: TcpStream, origin: &Origin) -> Result<(UpstreamIo, bool), DialError> {
-        let config = match origin.http {
-            HttpVersion::Auto => &self.auto,
-            HttpVersion::Http1 => &self.http1,
-            HttpVersion::Http2 => &self.http2,
-        };
+        let config = self.config(origin)?;
         let uri = Uri::builder()
             .scheme("https")
             .authority(origin.authority.clone())
@@ -232,6 +266,13 @@ impl Tls {
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(H2);
         Ok((UpstreamIo::Tls(Box::new(stream)), is_http2))
     }
+}
+
+/// True if a proxy cannot pass requests to `origin` on, because it would not see them or would choose another address.
+fn needs_tunnel(origin: &Origin) -> bool {
+    origin.tls
+        || origin.http == HttpVersion::Http2
+        || origin.connects_to() != (origin.host.as_str(), origin.port)
 }
 
 /// The connector below TLS: returns the socket that leads to the upstream, which is connected already.
@@ -251,8 +292,6 @@ impl Service<Uri> for Connected {
         ready(tcp.map(TokioIo::new))
     }
 }
-
-const H2: &[u8] = b"h2";
 
 /// Time limit for resolution, connect and TLS together.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -305,74 +344,4 @@ pub(crate) fn is_local(error: &io::Error) -> bool {
                 | Errno::ADDRINUSE
         )
     )
-}
-
-impl UpstreamIo {
-    /// Returns the proxy at the other end that passes requests on.
-    pub(super) fn forwarder(&self) -> Option<&Arc<Proxy>> {
-        match self {
-            Self::Plain(_, proxy) => proxy.as_ref(),
-            Self::Unix(_) | Self::Tls(_) => None,
-        }
-    }
-}
-
-impl AsyncRead for UpstreamIo {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match &mut *self {
-            Self::Plain(io, _) => Pin::new(io).poll_read(cx, buf),
-            Self::Unix(io) => Pin::new(io).poll_read(cx, buf),
-            Self::Tls(io) => Pin::new(&mut **io).poll_read(cx, buf),
-        }
-    }
-}
-
-impl AsyncWrite for UpstreamIo {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut *self {
-            Self::Plain(io, _) => Pin::new(io).poll_write(cx, buf),
-            Self::Unix(io) => Pin::new(io).poll_write(cx, buf),
-            Self::Tls(io) => Pin::new(&mut **io).poll_write(cx, buf),
-        }
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match &mut *self {
-            Self::Plain(io, _) => Pin::new(io).poll_write_vectored(cx, bufs),
-            Self::Unix(io) => Pin::new(io).poll_write_vectored(cx, bufs),
-            Self::Tls(io) => Pin::new(&mut **io).poll_write_vectored(cx, bufs),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(io, _) => io.is_write_vectored(),
-            Self::Unix(io) => io.is_write_vectored(),
-            Self::Tls(io) => io.is_write_vectored(),
-        }
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut *self {
-            Self::Plain(io, _) => Pin::new(io).poll_flush(cx),
-            Self::Unix(io) => Pin::new(io).poll_flush(cx),
-            Self::Tls(io) => Pin::new(&mut **io).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut *self {
-            Self::Plain(io, _) => Pin::new(io).poll_shutdown(cx),
-            Self::Unix(io) => Pin::new(io).poll_shutdown(cx),
-            Self::Tls(io) => Pin::new(&mut **io).poll_shutdown(cx),
-        }
-    }
 }

@@ -5,7 +5,7 @@ use std::io;
 
 use shared::port::BoxError;
 
-use super::dial::{DialError, is_local};
+use super::dial::{DialError, is_local, rejected_certificate};
 
 /// Reason why there is no answer.
 #[derive(Debug)]
@@ -74,11 +74,26 @@ impl From<hyper::Error> for SendError {
         if error.is_incomplete_message() {
             return Self::Broke("the connection closed before a response".into());
         }
-        match error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
+        match io_source(&error) {
             Some(source) if is_local(source) => Self::Local(io::Error::new(source.kind(), error)),
-            _ => Self::Broke(Box::new(error)),
+            Some(source) => match rejected_certificate(source) {
+                Some(rejected) => Self::Dial(rejected),
+                None => Self::Broke(Box::new(error)),
+            },
+            None => Self::Broke(Box::new(error)),
         }
     }
+}
+
+/// Returns the error of a dial whose connection broke before a request was sent on it.
+pub(super) fn broken_dial(error: hyper::Error) -> DialError {
+    let rejected = io_source(&error).and_then(rejected_certificate);
+    rejected.unwrap_or_else(|| DialError::Io(io::Error::other(error)))
+}
+
+/// Returns the error of the socket that caused `error`.
+fn io_source(error: &hyper::Error) -> Option<&io::Error> {
+    error.source()?.downcast_ref()
 }
 
 /// Error of an upstream that exceeds the limit on interim answers.

@@ -14,6 +14,7 @@ pub(crate) mod fetch;
 pub(crate) mod http1;
 pub(crate) mod http2;
 mod incoming;
+mod io;
 mod limits;
 pub(crate) mod pool;
 pub(crate) mod request;

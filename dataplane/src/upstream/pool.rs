@@ -131,7 +131,8 @@ mod tests {
     use std::sync::Arc;
 
     use shared::provider::path::Paths;
-    use shared::proxy::{OwnWay, Proxy};
+    use shared::proxy::{OwnWay, Proxy, WayProxy};
+    use shared::upstream_tls::UpstreamTls;
 
     use super::*;
 
@@ -153,16 +154,29 @@ mod tests {
     #[test]
     fn connections_by_different_ways_are_kept_apart() {
         let pool = Pool::default();
-        let by = |url: Option<&str>| {
-            let way = OwnWay::new(url.map(|url| Proxy::parse(url).unwrap()), "upstream-1.example");
+        let by = |proxy: WayProxy, digest: Option<&str>| {
+            let tls = digest.map(|digest| UpstreamTls {
+                digest: digest.into(),
+                settings: Arc::new(()),
+                warnings: Vec::new(),
+            });
+            let way = OwnWay::new("upstream-1.example", proxy, tls, None);
             pool.shared(&Origin { way: Some(Arc::new(way)), ..origin(1) })
         };
-        let (first, second) = (by(Some("http://a.example:1")), by(Some("http://u:p@a.example:1")));
-        let (direct, usual) = (by(None), pool.shared(&origin(1)));
-        let all = [&first, &second, &direct, &usual];
-        assert!((1..all.len()).all(|at| all[..at].iter().all(|other| !Rc::ptr_eq(all[at], other))));
-        assert!(Rc::ptr_eq(&first, &by(Some("http://a.example:1"))));
-        assert!(Rc::ptr_eq(&usual, &pool.shared(&origin(1))));
+        let own = |url: &str| WayProxy::Own(Arc::new(Proxy::parse(url).unwrap()));
+        let all = [
+            by(own("http://a.example:1"), None),
+            by(own("http://u:p@a.example:1"), None),
+            by(WayProxy::Direct, None),
+            by(WayProxy::OfVariables, Some("one identity")),
+            by(WayProxy::OfVariables, Some("another identity")),
+            by(WayProxy::Direct, Some("one identity")),
+            pool.shared(&origin(1)),
+        ];
+        assert!((1..all.len()).all(|at| all[..at].iter().all(|other| !Rc::ptr_eq(&all[at], other))));
+        assert!(Rc::ptr_eq(&all[0], &by(own("http://a.example:1"), None)));
+        assert!(Rc::ptr_eq(&all[3], &by(WayProxy::OfVariables, Some("one identity"))));
+        assert!(Rc::ptr_eq(&all[6], &pool.shared(&origin(1))));
     }
 
     #[test]

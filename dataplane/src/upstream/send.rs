@@ -71,7 +71,9 @@ async fn send_on_new_connection(
             }
             Place::Stream(lease) => match send_http2(upstreams, lease, (origin, request)).await {
                 Ok(answer) => return Ok(answer),
-                Err(Unanswered { progress: Progress::Unprocessed, .. }) => {}
+                // A rejected client certificate would be rejected again.
+                Err(Unanswered { progress: Progress::Unprocessed, error })
+                    if !matches!(error, SendError::Dial(_)) => {}
                 Err(Unanswered { error, .. }) => return Err(error),
             },
         }

@@ -17,6 +17,7 @@ use percent_encoding::percent_decode_str;
 use self::exceptions::Exceptions;
 use crate::address::is_refused;
 use crate::hex;
+use crate::upstream_tls::UpstreamTls;
 
 /// An HTTP proxy.
 #[derive(Clone, PartialEq, Eq)]
@@ -131,27 +132,81 @@ fn is_this_machine(host: &str) -> bool {
         || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
-/// The way to an upstream that its provider instance sets, regardless of the variables.
+/// The way to an upstream that its provider instance sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnWay {
-    /// The proxy; `None` if the upstream is reached directly.
-    pub proxy: Option<Arc<Proxy>>,
+    /// The proxy.
+    pub proxy: WayProxy,
+    /// The TLS settings; `None` for those of the gateway.
+    pub tls: Option<UpstreamTls>,
+    /// The address to connect to instead of the upstream's.
+    pub connect_to: Option<ConnectTo>,
     /// Distinguishes the connections to this upstream by this way from all others. No authority or path equals it.
     pub key: Box<str>,
 }
 
+/// An address that takes the place of another one for connections. Names, certificates and the `Host` header stay those of the
+/// other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectTo {
+    /// The host and port that it replaces.
+    pub replaced: (Box<str>, u16),
+    /// Host name or address without brackets.
+    pub host: Box<str>,
+    /// The port.
+    pub port: u16,
+}
+
+impl ConnectTo {
+    /// Returns the host and port.
+    pub fn place(&self) -> (&str, u16) {
+        (&self.host, self.port)
+    }
+
+    /// True if connections to this host and port go to the address instead.
+    pub fn replaces(&self, host: &str, port: u16) -> bool {
+        *self.replaced.0 == *host && self.replaced.1 == port
+    }
+}
+
+/// The proxy on the way to an upstream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum WayProxy {
+    /// That of the variables.
+    #[default]
+    OfVariables,
+    /// None, regardless of the variables.
+    Direct,
+    /// This one.
+    Own(Arc<Proxy>),
+}
+
 impl OwnWay {
     /// Creates the way to the upstream with this authority.
-    pub fn new(proxy: Option<Proxy>, authority: &str) -> Self {
-        let key = match &proxy {
-            None => format!("{authority} directly"),
-            Some(proxy) => {
+    pub fn new(
+        authority: &str,
+        proxy: WayProxy,
+        tls: Option<UpstreamTls>,
+        connect_to: Option<ConnectTo>,
+    ) -> Self {
+        let mut key = match &proxy {
+            WayProxy::OfVariables => format!("{authority} as usual"),
+            WayProxy::Direct => format!("{authority} directly"),
+            WayProxy::Own(proxy) => {
                 let secret = proxy.authorization.as_ref().map(HeaderValue::as_bytes).unwrap_or_default();
                 let digest = ring::digest::digest(&ring::digest::SHA256, secret);
                 format!("{authority} by {} {}", proxy.place(), hex::encode(digest.as_ref()))
             }
         };
-        Self { proxy: proxy.map(Arc::new), key: key.into() }
+        if let Some(tls) = &tls {
+            key.push_str(" with ");
+            key.push_str(&tls.digest);
+        }
+        if let Some(other) = &connect_to {
+            key.push_str(" to ");
+            key.push_str(&self::authority(&other.host, other.port));
+        }
+        Self { proxy, tls, connect_to, key: key.into() }
     }
 }
 
@@ -223,13 +278,36 @@ mod tests {
     }
 
     #[test]
-    fn ways_differ_by_proxy_and_credentials() {
-        let key = |text: &str| OwnWay::new(Some(Proxy::parse(text).unwrap()), "h:1").key;
-        let keys = [key("http://a:1"), key("http://a:2"), key("http://u:p@a:1"), key("http://u:q@a:1")];
+    fn ways_differ_by_proxy_credentials_tls_and_address() {
+        let own = |text: &str| WayProxy::Own(Arc::new(Proxy::parse(text).unwrap()));
+        let key = |proxy: WayProxy, digest: Option<&str>| {
+            let tls = digest.map(|digest| UpstreamTls {
+                digest: digest.into(),
+                settings: Arc::new(()),
+                warnings: Vec::new(),
+            });
+            OwnWay::new("h:1", proxy, tls, None).key
+        };
+        let to = |host: &str, port| ConnectTo { replaced: ("h".into(), 1), host: host.into(), port };
+        let connecting = |place| OwnWay::new("h:1", WayProxy::Direct, None, Some(place)).key;
+        let keys = [
+            key(own("http://a:1"), None),
+            key(own("http://a:2"), None),
+            key(own("http://u:p@a:1"), None),
+            key(own("http://u:q@a:1"), None),
+            key(WayProxy::Direct, None),
+            key(WayProxy::Direct, Some("1")),
+            key(WayProxy::OfVariables, Some("1")),
+            key(WayProxy::OfVariables, Some("2")),
+            key(own("http://u:q@a:1"), Some("2")),
+            connecting(to("a", 1)),
+            connecting(to("a", 2)),
+            connecting(to("::1", 2)),
+        ];
+        assert!(to("a", 1).replaces("h", 1) && !to("a", 1).replaces("h", 2) && !to("a", 1).replaces("a", 1));
         for (index, key) in keys.iter().enumerate() {
-            assert!(!keys[..index].contains(key) && !key.contains("u:"), "{key}");
+            assert!(!keys[..index].contains(key) && !key.contains("u:") && key.starts_with("h:1 "), "{key}");
         }
-        assert_eq!(key("http://u:p@a:1"), keys[2]);
-        assert_eq!(&*OwnWay::new(None, "h:1").key, "h:1 directly");
+        assert_eq!(key(own("http://u:p@a:1"), None), keys[2]);
     }
 }

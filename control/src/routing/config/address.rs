@@ -8,6 +8,7 @@ use http::uri::Authority;
 use shared::address::{is_disguised_address, is_metadata_name, is_refused};
 use shared::provider::ProviderKind;
 use shared::provider::path::{Layout, Missing, Paths, Place};
+use shared::proxy::ConnectTo;
 use shared::routing::{HttpVersion, Origin};
 
 /// A base URL, and whether it was configured on the instance or is the default of its kind.
@@ -151,6 +152,22 @@ pub(super) fn origin(
     }
     let layout = kind.layout(path).ok_or("has a path that this type does not support")?;
     parsed.origin(layout, base.is_own, place, http).map_err(AddressFault::Missing)
+}
+
+/// Parses the address that connections go to in place of that of `origin`: a host, and a port if it differs.
+pub(super) fn connect_to(text: &str, origin: &Origin) -> Result<ConnectTo, String> {
+    const SHAPE: &str = "must be host:port, such as gateway.internal.example:8443 or [2001:db8::1]:443";
+    let authority: Authority = text.parse().map_err(|_| SHAPE)?;
+    if authority.as_str().contains('@') {
+        return Err(SHAPE.to_owned());
+    }
+    let written = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
+    let port = if written.is_empty() { origin.port } else { port(&authority, origin.tls)? };
+    let host = host(&authority)?;
+    if host.eq_ignore_ascii_case(&origin.host) && port == origin.port {
+        return Err("is the address of base_url already; omit it".to_owned());
+    }
+    Ok(ConnectTo { replaced: (origin.host.as_str().into(), origin.port), host: host.into(), port })
 }
 
 /// Checks the address of an OAuth server. It may contain a query (RFC 6749 section 3). Tokens are as sensitive as keys,
@@ -307,6 +324,36 @@ mod tests {
                     assert_eq!((base.below("/v1/info").as_str(), base.socket()), want, "{text}");
                 }
                 (Err(error), Err(want)) => assert!(error.contains(want), "{text}: {error}"),
+                (got, want) => panic!("{text}: {got:?}, not {want:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_address_of_connections_has_a_host_and_perhaps_a_port() {
+        let origin = read("https://api.example.com/v1").unwrap();
+        for (text, want) in [
+            ("other.example:8443", Ok(("other.example", 8443))),
+            ("other.example", Ok(("other.example", 443))),
+            ("10.0.0.7:1", Ok(("10.0.0.7", 1))),
+            ("[2001:db8::1]:443", Ok(("2001:db8::1", 443))),
+            ("api.example.com:8443", Ok(("api.example.com", 8443))),
+            ("API.example.com", Err("is the address of base_url already")),
+            ("", Err("must be host:port")),
+            ("https://other.example", Err("must be host:port")),
+            ("user@other.example:1", Err("must be host:port")),
+            ("other.example:0", Err("the port must be")),
+            ("other.example:", Err("the port must be")),
+            ("169.254.169.254:80", Err("link-local, multicast and metadata")),
+            ("metadata.google.internal:80", Err("metadata services")),
+            ("0x7f.1:80", Err("write an IPv4 address as four")),
+        ] {
+            match (connect_to(text, &origin), want) {
+                (Ok(found), Ok(want)) => {
+                    assert_eq!(found.place(), want, "{text}");
+                    assert!(found.replaces("api.example.com", 443), "{text}");
+                }
+                (Err(why), Err(want)) => assert!(why.starts_with(want), "{text}: {why}"),
                 (got, want) => panic!("{text}: {got:?}, not {want:?}"),
             }
         }

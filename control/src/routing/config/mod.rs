@@ -24,6 +24,7 @@ mod otlp;
 mod plain_secrets;
 mod prices;
 mod provider;
+mod provider_tls;
 mod raw;
 mod reach;
 mod registry;
@@ -51,7 +52,8 @@ pub use layer::{Loaded, Reread, Setting, SettingSource, listens_at, load, places
 pub(crate) use model::OAUTH_CALLBACK;
 pub use model::{
     AdminKey, Config, ConnectionAuth, Endpoint, ExtensionLink, KeptKey, Lifetimes, LogFormat, Logging,
-    Member, Partner, Policies, Provider, ProviderKey, Routing, Server, SharedDatabase, Sso, TlsFiles,
+    Member, Partner, Policies, Provider, ProviderKey, Routing, Server, SharedDatabase, ShownTls, Sso,
+    TlsFiles,
 };
 pub use offline::{Offline, offline};
 pub(crate) use order::{TIER_MAX, WEIGHT_MAX, WrittenOrder};

@@ -279,6 +279,23 @@ pub struct Routing {
     pub endpoints: Vec<Endpoint>,
 }
 
+/// The TLS settings of a provider instance as they are written, without the private key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ProviderTls"))]
+pub struct ShownTls {
+    /// The only authorities that may have issued the upstream's certificate, in PEM or as a reference; absent for those of the
+    /// gateway.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<String>,
+    /// The client certificate with its intermediates, in PEM or as a reference; absent for none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
+    /// The reference to its private key, or dots in place of the key itself; absent for none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
 /// A provider instance as configured.
 #[derive(Clone, Debug)]
 pub struct Provider {
@@ -294,6 +311,10 @@ pub struct Provider {
     pub origin: Option<Origin>,
     /// The proxy that it sets, without a password; `direct` for none.
     pub proxy: Option<String>,
+    /// Its TLS settings as they are written.
+    pub tls: Option<ShownTls>,
+    /// The host and port to connect to instead of those of `base_url`.
+    pub connect_to: Option<String>,
     /// Its sign-in method.
     pub auth: ConnectionAuth,
     /// The credential; `None` if it is missing or the instance is disabled.

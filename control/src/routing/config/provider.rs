@@ -58,7 +58,7 @@ impl ProviderReader<'_> {
         let base_url = self.base_url(kind, entry, &place);
         let listed = entry.is_none_or(|entry| entry.models.is_empty());
         let origin = base_url.as_deref().and_then(|url| self.origin(kind, url, &place, listed));
-        let (origin, proxy) = self.with_way(kind, origin);
+        let (origin, way) = self.with_way(kind, origin);
         let kept_key = self.kept_key(kind, entry, auth);
         let dialects = self.dialects(kind, entry, origin.as_ref());
         self.warn_of_unpriced(kind, &dialects, &models);
@@ -73,7 +73,9 @@ impl ProviderReader<'_> {
             registry_id: entry.map(|entry| entry.id.clone()),
             base_url,
             origin,
-            proxy,
+            proxy: way.proxy,
+            tls: way.tls,
+            connect_to: way.connect_to,
             auth,
             api_key,
             api_keys,

@@ -131,6 +131,11 @@ pub(super) struct Provider {
     /// The HTTP proxy of its requests, e.g. `http://user:${ENV:PROXY_PASSWORD}@proxy.example:3128`, or `direct` for none. By
     /// default that of `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY`.
     pub(super) proxy: Option<String>,
+    /// The host and port to connect to instead of those of `base_url`, whose name stays in the Host header and is the one that TLS
+    /// verifies, e.g. `10.0.0.7:8443`.
+    pub(super) connect_to: Option<String>,
+    /// Authorities and a client certificate for connections to `https://` addresses.
+    pub(super) tls: Option<Tls>,
     /// The credential, or `${ENV:NAME}` or `${FILE:/path}` to take it from the environment or a file. For `bedrock` an API
     /// key or `${ENV:AWS_ACCESS_KEY_ID}:${ENV:AWS_SECRET_ACCESS_KEY}`, for `vertex` the JSON of a service account, an
     /// access token, or no value for the account of the machine.
@@ -190,6 +195,18 @@ pub(super) struct Provider {
     /// The vendor's OAuth addresses, for a provider that a human signs in to; `{}` for the type `extension`, whose extension
     /// knows them.
     pub(super) oauth: Option<Oauth>,
+}
+
+/// TLS of the connections to an upstream. Each text is PEM, or `${ENV:NAME}` or `${FILE:/path}`.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Tls {
+    /// Certificates of the only authorities that may have issued the upstream's certificate; by default those of the gateway.
+    pub(super) ca: Option<String>,
+    /// The client certificate that the gateway shows, followed by its intermediates.
+    pub(super) certificate: Option<String>,
+    /// The unencrypted private key of `certificate`. Through the API only `${ENV:NAME}`.
+    pub(super) key: Option<String>,
 }
 
 /// One of several credentials of a provider.

@@ -190,6 +190,9 @@ impl ProviderReader<'_> {
             CredentialContext { region: None, host: Some(&origin.host), surroundings: &surroundings };
         let Ok(Sign::Token(grant)) = Sign::of(kind.auth, api_key, &around) else { return };
         let is_here = matches!(origin.host.as_str(), "127.0.0.1" | "::1" | "localhost");
+        if !is_here && grant.is_machine() && self.raw.tls.as_ref().is_some_and(|tls| tls.ca.is_some()) {
+            self.note(&[key("tls"), key("ca")], OWN_AUTHORITIES);
+        }
         if !is_here && !(grant.trusts(&origin.host) && (origin.tls || !grant.is_machine())) {
             let who = if kind.auth == Auth::Google { GOOGLE } else { AZURE };
             self.note(&[key("base_url")], who);
@@ -199,6 +202,8 @@ impl ProviderReader<'_> {
 
 const GOOGLE: &str = "without api_key the machine's own account signs in, and its tokens are sent only to \
                       https://*.googleapis.com; set api_key";
+const OWN_AUTHORITIES: &str = "without api_key the machine's own account signs in, and its tokens are sent only to upstreams \
+                               that the authorities of the gateway verify; omit it, or set api_key";
 const AZURE: &str = "the tokens of a managed identity are sent only to https://*.openai.azure.com, \
                      *.services.ai.azure.com and *.cognitiveservices.azure.com; set another api_key";
 

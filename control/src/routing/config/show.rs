@@ -96,6 +96,16 @@ fn write_provider(provider: &Provider, out: &mut String) -> fmt::Result {
     if let Some(proxy) = &provider.proxy {
         writeln!(out, "    proxy: {proxy}")?;
     }
+    if let Some(place) = &provider.connect_to {
+        writeln!(out, "    connect_to: {place}")?;
+    }
+    if let Some(tls) = &provider.tls {
+        for (name, text) in [("ca", &tls.ca), ("certificate", &tls.certificate), ("key", &tls.key)] {
+            if let Some(text) = text {
+                writeln!(out, "    tls.{name}: {}", if text.starts_with("-----") { "PEM" } else { text })?;
+            }
+        }
+    }
     if let Some(link) = &provider.extension {
         writeln!(out, "    extension: {}", link.name)?;
         writeln!(out, "    extension_provider: {}", link.provider)?;

@@ -4,43 +4,76 @@ use std::sync::Arc;
 
 use shared::percent;
 use shared::provider::{ProviderKind, Reach};
-use shared::proxy::{OwnWay, Proxies, Proxy};
+use shared::proxy::{ConnectTo, OwnWay, Proxies, Proxy, WayProxy};
 use shared::routing::Origin;
 use shared::secret::Secret;
 
+use super::address;
 use super::layer::Layers;
+use super::model::ShownTls;
 use super::provider::{ProviderReader, WrittenIn, key};
 use super::yaml::YamlStep;
 
+/// The texts that show the way that an instance sets.
+#[derive(Debug, Default)]
+pub(super) struct ShownWay {
+    pub(super) proxy: Option<String>,
+    pub(super) tls: Option<ShownTls>,
+    pub(super) connect_to: Option<String>,
+}
+
 impl ProviderReader<'_> {
-    /// Returns `origin` with the way that the instance sets, if it sets one, and the text that shows it.
+    /// Returns `origin` with the way that the instance sets, if it sets one, and the texts that show it.
     pub(super) fn with_way(
         &mut self,
         kind: &ProviderKind,
         origin: Option<Origin>,
-    ) -> (Option<Origin>, Option<String>) {
-        let Some(text) = self.raw.proxy.as_deref().map(str::trim) else { return (origin, None) };
+    ) -> (Option<Origin>, ShownWay) {
+        let makes_connections = !matches!(kind.reach, Reach::InProcess(_) | Reach::Extension);
+        let (proxy, shown_proxy) = self.way_proxy(kind, makes_connections);
+        let (tls, shown_tls) = self.tls(makes_connections, origin.as_ref());
+        let connect_to = self.connect_to(makes_connections, origin.as_ref());
+        let with_way = |origin: Origin| match (proxy, tls, connect_to) {
+            (WayProxy::OfVariables, None, None) => origin,
+            (proxy, tls, connect_to) => {
+                let way = OwnWay::new(origin.authority.as_str(), proxy, tls, connect_to);
+                Origin { way: Some(Arc::new(way)), ..origin }
+            }
+        };
+        let shown = ShownWay { proxy: shown_proxy, tls: shown_tls, connect_to: self.raw.connect_to.clone() };
+        (origin.map(with_way), shown)
+    }
+
+    fn connect_to(&mut self, makes_connections: bool, origin: Option<&Origin>) -> Option<ConnectTo> {
+        let text = self.raw.connect_to.as_deref()?.trim();
+        let at = [key("connect_to")];
+        if !makes_connections {
+            self.note(&at, "this type makes no connections to an address; omit it");
+            return None;
+        }
+        // Without an address there is a fault already.
+        address::connect_to(text, origin?).map_err(|why| self.note(&at, why)).ok()
+    }
+
+    fn way_proxy(&mut self, kind: &ProviderKind, makes_connections: bool) -> (WayProxy, Option<String>) {
+        let Some(text) = self.raw.proxy.as_deref().map(str::trim) else {
+            return (WayProxy::OfVariables, None);
+        };
         let at = [key("proxy")];
-        if matches!(kind.reach, Reach::InProcess(_) | Reach::Extension) {
+        if !makes_connections {
             self.note(&at, format!("type {} makes no connections of this kind; omit proxy", kind.name));
         }
-        let proxy = match text {
-            DIRECT => None,
+        let is_stored = self.place != WrittenIn::File;
+        match text {
+            DIRECT => (WayProxy::Direct, Some(DIRECT.to_owned())),
             _ => match self.proxy(&at, text) {
-                Some(proxy) => Some(proxy),
-                None => return (origin, Some(text.to_owned()).filter(|_| self.place != WrittenIn::File)),
+                Some(proxy) => {
+                    let shown = if is_stored { text.to_owned() } else { proxy.to_string() };
+                    (WayProxy::Own(Arc::new(proxy)), Some(shown))
+                }
+                None => (WayProxy::OfVariables, Some(text.to_owned()).filter(|_| is_stored)),
             },
-        };
-        let shown = match &proxy {
-            _ if self.place != WrittenIn::File => text.to_owned(),
-            Some(proxy) => proxy.to_string(),
-            None => DIRECT.to_owned(),
-        };
-        let with_way = |origin: Origin| {
-            let way = OwnWay::new(proxy, origin.authority.as_str());
-            Origin { way: Some(Arc::new(way)), ..origin }
-        };
-        (origin.map(with_way), Some(shown))
+        }
     }
 
     /// Reads the URL of a proxy. A disabled instance keeps its settings and needs no working credential.

@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::oneshot;
 
 use super::socket::Counted;
-use crate::upstream::dial::UpstreamIo;
+use crate::upstream::dial::{DialError, UpstreamIo};
 use crate::upstream::request::SegmentedBody;
 
 /// A connection that the requests of a worker share.
@@ -36,6 +36,8 @@ pub(super) struct SharedState {
     pub(super) reads: Cell<u32>,
     /// True if the connection was closed because of too many interim answers.
     pub(super) flooded: Cell<bool>,
+    /// The upstream's judgement of the client certificate, if that ended the connection.
+    pub(super) rejection: RefCell<Option<DialError>>,
     /// True if the connection takes no further requests. Those on it continue.
     pub(super) retired: Cell<bool>,
     /// The time since which the connection has no request, in the worker's seconds; unknown until the next sweep.
@@ -125,6 +127,13 @@ impl SharedConnection {
     /// True unless the connection is retired or has ended.
     pub(super) fn is_usable(&self) -> bool {
         !self.state.retired.get() && !self.sender.is_closed()
+    }
+
+    /// Returns the upstream's judgement of the client certificate, if that ended the connection before the upstream sent
+    /// anything, and so before it processed a request. The errors of h2 do not contain it.
+    pub(super) fn rejection(&self) -> Option<DialError> {
+        let rejection = self.state.rejection.borrow();
+        rejection.as_ref().filter(|_| self.state.reads.get() == 0).map(DialError::again)
     }
 
     /// Takes the connection out of use: further requests get another one, those on it continue.

@@ -49,6 +49,9 @@ pub(in crate::upstream) async fn send_http2(
 
 fn unanswered(lease: &StreamLease, mut error: TrySendError<Request<SegmentedBody>>) -> Unanswered {
     let is_returned = error.take_message().is_some();
+    if let Some(rejection) = lease.connection.rejection() {
+        return Unanswered { progress: Progress::Unprocessed, error: SendError::Dial(rejection) };
+    }
     let error = error.into_error();
     if is_returned || is_unprocessed(&error) {
         lease.connection.retire();

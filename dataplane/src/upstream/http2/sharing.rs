@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use super::connection::{STREAMS_MAX, SharedConnection};
 use crate::upstream::SendError;
 use crate::upstream::dial::{DialError, Tls, dial};
+use crate::upstream::error::broken_dial;
 use crate::upstream::http1::UpstreamConnection;
 
 /// The connections to one origin.
@@ -178,7 +179,9 @@ impl SharedConnections {
                 self.streams_expected.set(connection.streams_max());
                 return self.serve_waiting();
             }
-            Ok(Err(_)) => DialError::Io(io::ErrorKind::ConnectionReset.into()),
+            Ok(Err(_)) => {
+                connection.rejection().unwrap_or_else(|| DialError::Io(io::ErrorKind::ConnectionReset.into()))
+            }
             Err(_) => DialError::TimedOut,
         };
         connection.retire();
@@ -217,13 +220,12 @@ enum Dialled {
 }
 
 async fn connect(origin: &Origin, tls: &Tls) -> Result<Dialled, DialError> {
-    let broken = |error: hyper::Error| DialError::Io(io::Error::other(error));
     let (io, is_http2) = dial(origin, tls).await?;
     if is_http2 {
-        let (connection, settings) = SharedConnection::handshake(io).await.map_err(broken)?;
+        let (connection, settings) = SharedConnection::handshake(io).await.map_err(broken_dial)?;
         return Ok(Dialled::Http2(connection, settings));
     }
-    UpstreamConnection::handshake(io).await.map_err(broken).map(Box::new).map(Dialled::Http1)
+    UpstreamConnection::handshake(io).await.map_err(broken_dial).map(Box::new).map(Dialled::Http1)
 }
 
 fn lost() -> SendError {

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 
 use super::connection::SharedState;
-use crate::upstream::dial::UpstreamIo;
+use crate::upstream::dial::{UpstreamIo, rejected_certificate};
 
 /// Maximum interim answers per request. Upstreams that use them as keep-alives send one every few seconds.
 const INTERIM_MAX: usize = 100;
@@ -32,6 +32,18 @@ impl Counted {
     /// Wraps `io`; what it observes is recorded in `state`, and the arrival of the settings is sent to `settled`.
     pub(super) fn new(io: UpstreamIo, state: Rc<SharedState>, settled: oneshot::Sender<()>) -> Self {
         Self { io, frames: Frames::default(), state, settled: Some(settled) }
+    }
+}
+
+impl Counted {
+    /// Records in the state what an error of the socket says about the client certificate.
+    fn noting<T>(&self, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if let Poll::Ready(Err(error)) = &outcome
+            && let Some(rejection) = rejected_certificate(error)
+        {
+            *self.state.rejection.borrow_mut() = Some(rejection);
+        }
+        outcome
     }
 }
 
@@ -125,7 +137,8 @@ impl AsyncRead for Counted {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
+        let read = ready!(Pin::new(&mut self.io).poll_read(cx, buf));
+        ready!(self.noting(Poll::Ready(read)))?;
         let bytes = &buf.filled()[before..];
         if !bytes.is_empty() {
             self.state.reads.update(|reads| reads.wrapping_add(1));
@@ -145,7 +158,8 @@ impl AsyncRead for Counted {
 
 impl AsyncWrite for Counted {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, buf)
+        let outcome = Pin::new(&mut self.io).poll_write(cx, buf);
+        self.noting(outcome)
     }
 
     fn poll_write_vectored(
@@ -153,7 +167,8 @@ impl AsyncWrite for Counted {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+        let outcome = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
+        self.noting(outcome)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -161,7 +176,8 @@ impl AsyncWrite for Counted {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
+        let outcome = Pin::new(&mut self.io).poll_flush(cx);
+        self.noting(outcome)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -102,7 +102,7 @@ fn tls() -> Arc<Tls> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let config = config.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
-    Arc::new(Tls::new(&config, Resolver::start(&Alarm::default()).unwrap(), Proxies::default()))
+    Arc::new(Tls::new(config, Resolver::start(&Alarm::default()).unwrap(), Proxies::default()))
 }
 
 /// Starts `count` requests that wait for a place.

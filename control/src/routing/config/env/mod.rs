@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use shared::proxy::Proxy;
 use shared::secret::Secret;
+use shared::upstream_tls::TlsReader;
 
 use super::fault::ConfigFault;
 use super::schema::did_you_mean;
@@ -36,6 +37,7 @@ pub struct Environment {
     files: HashMap<&'static str, PathBuf>,
     warnings: Vec<String>,
     faults: Vec<ConfigFault>,
+    tls_reader: Option<Arc<dyn TlsReader>>,
 }
 
 impl Environment {
@@ -59,6 +61,7 @@ impl Environment {
             files: HashMap::new(),
             warnings: Vec::new(),
             faults: Vec::new(),
+            tls_reader: None,
         };
         let mut variables: BTreeMap<_, _> =
             variables.into_iter().filter(|(_, value)| !value.is_empty()).collect();
@@ -137,6 +140,15 @@ impl Environment {
             }
             Err(message) => self.faults.push(ConfigFault::variable(name, message)),
         }
+    }
+
+    /// Adds what reads the TLS settings of provider instances.
+    pub fn with_tls_reader(self, reader: Arc<dyn TlsReader>) -> Self {
+        Self { tls_reader: Some(reader), ..self }
+    }
+
+    pub(super) fn tls_reader(&self) -> Option<&dyn TlsReader> {
+        self.tls_reader.as_deref()
     }
 
     /// Returns the warnings to log at start-up; none of them prevents it.

@@ -14,7 +14,7 @@ use shared::routing::{EchoOptions, HttpVersion, Model, PromptCache};
 
 use super::DOTS;
 use crate::common::credential::oauth::{ClientAuth, OauthSettings, TokenIssuer};
-use crate::routing::config::model::Provider;
+use crate::routing::config::model::{Provider, ShownTls};
 
 /// The settings of a provider. Settings that the API has stored are shown as they were written, which may leave out
 /// defaults in `models` and `headers`.
@@ -30,6 +30,10 @@ pub(crate) struct ProviderSettings {
     base_url: Option<String>,
     /// The HTTP proxy that it sets, with a masked user; `direct` for none; null for that of the variables.
     proxy: Option<String>,
+    /// The host and port to connect to instead of those of `base_url`; null for those.
+    connect_to: Option<String>,
+    /// Its own authorities and client certificate; null for none.
+    tls: Option<ShownTls>,
     /// The time that an attempt may take until the response head, in seconds.
     timeout: f64,
     /// The silence after which a stream is aborted, in seconds.
@@ -244,6 +248,8 @@ impl ProviderSettings {
             registry_id: provider.registry_id.clone(),
             base_url: provider.base_url.clone(),
             proxy: provider.proxy.clone(),
+            connect_to: provider.connect_to.clone(),
+            tls: provider.tls.clone(),
             timeout: provider.timeout.as_secs_f64(),
             stream_idle_timeout: provider.stream_idle_timeout.as_secs_f64(),
             first_content_timeout: provider.first_content_timeout.map(|limit| limit.as_secs_f64()),

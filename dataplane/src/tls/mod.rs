@@ -1,10 +1,17 @@
-//! TLS configurations from PEM text: the server's certificate, and the trust roots for upstreams.
+//! TLS configurations from PEM text: the server's certificate, the trust roots for upstreams, and the authorities and client
+//! certificates of single provider instances.
+
+mod own;
+mod validity;
 
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+pub use self::own::TlsSettings;
+pub(crate) use self::own::{ClientConfigs, H2, OwnSettings};
 
 /// Returns a server configuration for a certificate chain and its key that offers HTTP/2 and HTTP/1.1. The error names
 /// which of the two is invalid, and why.
@@ -35,6 +42,7 @@ pub fn client(extra: Option<&[u8]>, system: bool) -> Result<ClientConfig, String
     Ok(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
 }
 
+/// Returns the certificates in `pem`, of which there must be one.
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match found {
