@@ -209,3 +209,32 @@ async fn the_file_takes_precedence_for_a_further_name() {
     assert_eq!(warnings.len(), 2, "{warnings:?}");
     assert!(warnings[0].as_str().unwrap().contains("'later' has no effect"), "{warnings:?}");
 }
+
+/// The example of docs/routing-and-failover.md#names-with-a-suffix.
+#[tokio::test]
+async fn a_suffix_of_a_name_becomes_a_header() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("hello"));
+    let up = upstream.base_url();
+    let yaml = format!(
+        "providers:
+  claude: {{type: compatible, base_url: '{up}', models: [claude-sonnet-5]}}
+  claude-long:
+    type: compatible
+    base_url: '{up}'
+    models: [{{id: claude-sonnet-5, headers: {{anthropic-beta: context-1m-2025-08-07}}}}]
+endpoints:
+  sonnet: {{also: [claude-sonnet-5], failover: [{{provider: claude, model: claude-sonnet-5}}]}}
+  sonnet-long: {{also: ['claude-sonnet-5[1m]'], failover: [{{provider: claude-long, model: claude-sonnet-5}}]}}
+"
+    );
+    let gateway = Setup::new(&Yaml::new()).yaml(yaml).start().await;
+    let wanted = [("claude-sonnet-5", None), ("claude-sonnet-5[1m]", Some("context-1m-2025-08-07"))];
+    for (place, (name, header)) in wanted.into_iter().enumerate() {
+        let answer = gateway.client().chat(chat::request(name)).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let sent = upstream.request(place).await;
+        assert_eq!(sent.header("anthropic-beta"), header, "{name}");
+        assert_eq!(sent.json()["model"], "claude-sonnet-5");
+    }
+}
