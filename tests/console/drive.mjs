@@ -21,6 +21,7 @@ import { overviewChecks } from "./overview.mjs";
 import { playgroundChecks } from "./playground.mjs";
 import { priceChecks } from "./prices.mjs";
 import { proofChecks } from "./proofs.mjs";
+import { providerChecks } from "./provider.mjs";
 import { requestChecks } from "./requests.mjs";
 import { routeChecks } from "./routes.mjs";
 import { sessionChecks } from "./sessions.mjs";
@@ -51,6 +52,7 @@ const tables = [
   operateChecks,
   usageChecks,
   priceChecks,
+  providerChecks,
   listChecks,
   extensionChecks,
   basePathChecks,

@@ -11,8 +11,8 @@ import { plural } from "../part/format";
 import { Icon } from "../part/icon";
 import type { Typed } from "../part/number";
 import { OauthForm, OauthTile } from "./oauth";
-import { ProxyField } from "./provider/proxy";
 import { givenTimes, TimeoutFields } from "./provider/timeouts";
+import { ProxyField } from "./provider/way";
 
 /** A kind of provider that can be connected: of the registry, or one of our own for what it does not know. */
 export type Kind = { id: string; name: string; type: string; registry: boolean; base_url?: string; api_key_env?: string; docs?: string };

@@ -20,7 +20,7 @@ import { Facts, Page } from "../part/page";
 import { Overrides } from "./models/overrides";
 import { PriceForm } from "./models/price_form";
 import { pricesInWords } from "./models/words";
-import { priceOf } from "./provider";
+import { priceOf } from "./provider/models";
 import { usePeriod } from "./requests";
 
 const CAPABILITIES = ["vision", "tools", "reasoning", "audio"] as const;

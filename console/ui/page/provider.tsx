@@ -1,10 +1,9 @@
 // One provider: the evidence that it works, its models, its credential, and who may use it.
 import { useState } from "preact/hooks";
 import { call } from "../api/client";
-import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
 import { suggestModels } from "../api/suggest";
-import type { Evidence, Failure, Model, Page as PageOf, Provider, ProviderHealth, ProviderKey, SyncOutcome, Trial } from "../api/types";
+import type { Evidence, Failure, Page as PageOf, Provider, ProviderHealth, ProviderKey, SyncOutcome, Trial } from "../api/types";
 import { go, href, param } from "../app/router";
 import { Combobox } from "../part/combobox";
 import { Confirm, Dialog } from "../part/dialog";
@@ -12,20 +11,18 @@ import { WriteOutlook } from "../part/effects";
 import { isByTraffic, provenAt, reachedAt } from "../part/evidence";
 import { Empty, ErrorBox, Loaded, notify } from "../part/feedback";
 import { Field, Form, FormButtons, FormError, FormFooterError, Text, useSubmission } from "../part/form";
-import { ago, count, day, dollars, duration, moment, plural, price, secondsText, UNKNOWN, zoneName } from "../part/format";
+import { ago, count, day, dollars, duration, moment, plural, secondsText, UNKNOWN, zoneName } from "../part/format";
 import { Icon, Mark } from "../part/icon";
 import { type Item, Menu } from "../part/menu";
-import { asked, orderOf } from "../part/order";
 import { Card, Facts, Page } from "../part/page";
-import { Table } from "../part/table";
 import { syncCatalog } from "./connect_provider";
-import { Proven } from "./models";
 import { SignInCard } from "./oauth";
 import { EditBody } from "./provider/body";
 import { EditErrors } from "./provider/errors";
 import { AddKey, KeysCard, RemoveKey, ReplaceKey } from "./provider/keys";
-import { EditProxy } from "./provider/proxy";
+import { Models } from "./provider/models";
 import { EditTimeouts } from "./provider/timeouts";
+import { EditTls, EditWay, tlsWords } from "./provider/way";
 import { ProviderCharts } from "./provider_charts";
 import { ProviderStateMark } from "./providers";
 
@@ -58,7 +55,16 @@ export function ProviderPage({ id }: { id: string }) {
 /** The types of provider that take cache marks of the gateway. */
 const CACHING = ["anthropic", "bedrock"];
 
-type Doing = "credential" | "key" | "timeouts" | "proxy" | "errors" | "body" | "disable" | "delete" | "test" | null;
+/** The dialogs that edit settings. */
+const EDITS: Partial<Record<string, typeof EditTimeouts>> = {
+  timeouts: EditTimeouts,
+  way: EditWay,
+  tls: EditTls,
+  body: EditBody,
+  errors: EditErrors,
+};
+
+type Doing = "credential" | "key" | "timeouts" | "way" | "tls" | "errors" | "body" | "disable" | "delete" | "test" | null;
 
 const refresh = (): void => changed("providers", "health", "catalog", "endpoints");
 
@@ -68,6 +74,7 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
   const [model, setModel] = useState("");
   const health = useResource<PageOf<ProviderHealth>>("health/providers").data.value?.data.find(({ provider }) => provider === of.id);
   const isFile = of.source === "file";
+  const Edit = EDITS[doing ?? ""];
   const agents = of.responses_fallback === "agents";
   const close = (): void => setDoing(null);
   const suffix = of.shadowed ? "?source=api" : "";
@@ -97,7 +104,8 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
       run: () => setDoing("key"),
       disabled: isFile || of.auth !== "api_key" || !of.credential.set,
     },
-    { label: "Change proxy", icon: "route", run: () => setDoing("proxy"), disabled: isFile || !of.base_url },
+    { label: "Proxy and address", icon: "route", run: () => setDoing("way"), disabled: isFile || !of.base_url },
+    { label: "TLS", icon: "badge-check", run: () => setDoing("tls"), disabled: isFile || !of.base_url?.startsWith("https:") },
     ...(CACHING.includes(of.type)
       ? [
           {
@@ -161,14 +169,11 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
           <KeysCard of={of} isFixed={isFile} onAdd={() => setDoing("key")} onRemove={setRemoved} />
           <EvidenceCard of={of} served={health?.recent.requests ?? 0} onTest={() => prove("")} />
           <ProviderCharts id={of.id} />
-          <Models of={of} onProve={prove} />
+          <Models of={of} path={path} etag={etag} isFixed={isFile} onProve={prove} onSaved={refresh} />
         </div>
         <FactsCard of={of} health={health} />
       </div>
-      {doing === "timeouts" && <EditTimeouts of={of} path={path} etag={etag} onSaved={refresh} onClose={close} />}
-      {doing === "proxy" && <EditProxy of={of} path={path} etag={etag} onSaved={refresh} onClose={close} />}
-      {doing === "body" && <EditBody of={of} path={path} etag={etag} onSaved={refresh} onClose={close} />}
-      {doing === "errors" && <EditErrors of={of} path={path} etag={etag} onSaved={refresh} onClose={close} />}
+      {Edit && <Edit of={of} path={path} etag={etag} onSaved={refresh} onClose={close} />}
       {doing === "test" && <Test of={of} given={model} onClose={close} />}
       {doing === "credential" && <ReplaceKey of={of} patch={patch} onClose={close} />}
       {doing === "key" && <AddKey of={of} patch={patch} onClose={close} />}
@@ -301,75 +306,6 @@ function EvidenceLine({ name, at, note, error, isProven = false, action }: LineP
   );
 }
 
-function Models({ of, onProve }: { of: Provider; onProve: (model: string) => void }) {
-  const order = orderOf(["name", "context", "input_price", "output_price"]);
-  const list = useList<Model>("catalog", { provider: of.id, ...asked(order) });
-  return (
-    <Card title="Models" bare>
-      <Table
-        list={list}
-        label="Models"
-        order={order}
-        rowKey={(model) => model.id}
-        empty={
-          <Empty icon="boxes" title="No model is known">
-            Sync the catalog, or name models when you connect the provider.
-          </Empty>
-        }
-        columns={[
-          { head: "Model", width: "3fr", least: 160, sort: "name", cell: (model) => <span class="mono">{model.model}</span> },
-          { head: "Context", width: 100, number: true, sort: "context", fold: 2, cell: (model) => count(model.context_window) },
-          {
-            head: "Input per million",
-            width: 140,
-            number: true,
-            sort: "input_price",
-            from: "asc",
-            fold: 3,
-            cell: (model) => priceOf(model, "input"),
-          },
-          {
-            head: "Output per million",
-            width: 152,
-            number: true,
-            sort: "output_price",
-            from: "asc",
-            fold: 4,
-            cell: (model) => priceOf(model, "output"),
-          },
-          {
-            head: "Proven",
-            width: 88,
-            fold: 1,
-            cell: (model) => <Proven of={model} />,
-          },
-          {
-            head: "Actions",
-            width: 88,
-            quiet: true,
-            cell: (model) => (
-              <button
-                type="button"
-                class="btn plain small"
-                onClick={() => onProve(model.model)}
-                aria-label={`Test ${model.model}`}
-                disabled={of.state !== "ready"}
-              >
-                Test
-              </button>
-            ),
-          },
-        ]}
-      />
-    </Card>
-  );
-}
-
-export function priceOf(model: Model, kind: "input" | "output"): string {
-  const value = model.prices?.[kind];
-  return typeof value === "number" ? price(value) : UNKNOWN;
-}
-
 /** What stands for the credential of a provider that has none of its own. */
 const CREDENTIALS: Record<string, string> = { local: "none needed", oauth: "the sign-in of its owner" };
 
@@ -424,6 +360,8 @@ function FactsCard({ of, health }: { of: Provider; health: ProviderHealth | unde
           ["Cache marks", of.prompt_cache && (of.prompt_cache === "1h" ? "added, for an hour" : "added")],
           ["Members of requests", of.body && "changed by settings"],
           ["Proxy", of.proxy && <span class="mono wrap">{of.proxy}</span>],
+          ["Connects to", of.connect_to && <span class="mono wrap">{of.connect_to}</span>],
+          ["TLS", tlsWords(of)],
         ]}
       />
       <Facts

@@ -3,8 +3,10 @@ import type { ExplainedCase } from "../api/explain";
 import { phraseOf } from "../api/phrase";
 import type { Circuit, Model } from "../api/types";
 import { abilitiesOf } from "../page/models";
-import { patchOf, typedBody } from "../page/provider/body";
+import { patchOf, typedJson } from "../page/provider/body";
 import { withPart, withStep } from "../page/provider/errors";
+import { withRequests } from "../page/provider/model";
+import { tlsPatch } from "../page/provider/way";
 import { casesFor, rowsOf } from "../page/route/cases";
 import { contentOf, type Draft, yamlOf } from "../page/route/draft";
 import { assumed, faultsOf, faultsText, wordsOf } from "../page/route/rehearse";
@@ -185,6 +187,22 @@ test("the time of a target to its first content stays in the content and in the 
   expect(yamlOf("line", draft)).toContain("{provider: a, model: m, first_content_timeout: 2.5}");
 });
 
+test("a model gets members and headers of its own, and the others stay as they are", () => {
+  const models = ["a", { id: "b", vision: true, headers: { "x-a": "1" } }] as const;
+  expect(withRequests([...models], "b", { body: '{"remove":["n"]}', headers: " " })).toEqual([
+    "a",
+    { id: "b", vision: true, body: { remove: ["n"] } },
+  ]);
+  expect(withRequests([...models], "a", { headers: '{"x-b":"2"}' })).toEqual([{ id: "a", headers: { "x-b": "2" } }, models[1]]);
+  expect(withRequests([...models], "found", { headers: "{" })).toEqual([...models, { id: "found", headers: "{" }]);
+});
+
+test("without any text nothing of TLS is left", () => {
+  const before = { ca: "a", certificate: "", key: "" };
+  expect(tlsPatch(before, { ca: " " })).toBeNull();
+  expect(tlsPatch(before, { ca: "", certificate: "c", key: " k" })).toEqual({ ca: null, certificate: "c", key: "k" });
+});
+
 test("members of requests are replaced by a merge", () => {
   const before = { set: { a: 1, b: { x: 1 } }, remove: ["c"] };
   expect(patchOf(before, { set: { b: { y: 2 } }, defaults: { d: [1] } })).toEqual({
@@ -192,7 +210,7 @@ test("members of requests are replaced by a merge", () => {
     remove: null,
     defaults: { d: [1] },
   });
-  expect([patchOf(before, null), patchOf(null, before), typedBody(" "), typedBody("{"), typedBody('{"a":1}')]).toEqual([
+  expect([patchOf(before, null), patchOf(null, before), typedJson(" "), typedJson("{"), typedJson('{"a":1}')]).toEqual([
     null,
     before,
     null,

@@ -19,7 +19,7 @@ export function patchOf(before: unknown, after: unknown): unknown {
 const isObject = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** What was typed: nothing for no changes. A text that is no JSON reaches the gateway as it is, and its answer stands at the field. */
-export function typedBody(text: string): unknown {
+export function typedJson(text: string): unknown {
   if (!text.trim()) return null;
   try {
     return JSON.parse(text);
@@ -28,7 +28,8 @@ export function typedBody(text: string): unknown {
   }
 }
 
-const shownBody = (body: BodyMembers | null | undefined): string => (body ? JSON.stringify(body, null, 2) : "");
+/** The text of a body in a field. */
+export const shownBody = (body: BodyMembers | null | undefined): string => (body ? JSON.stringify(body, null, 2) : "");
 
 type Props = { of: Provider; path: string; etag: string | null; onSaved: () => void; onClose: () => void };
 
@@ -41,7 +42,7 @@ export function EditBody({ of, path, etag, onSaved, onClose }: Props) {
       etag={etag}
       fieldsOf={({ body }) => ({ body: shownBody(body) })}
       labels={LABELS}
-      bodyOf={({ body = "" }) => ({ body: patchOf(of.body, typedBody(body)) })}
+      bodyOf={({ body = "" }) => ({ body: patchOf(of.body, typedJson(body)) })}
       onSaved={onSaved}
       onClose={onClose}
     >

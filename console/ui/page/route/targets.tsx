@@ -15,7 +15,7 @@ import { Icon, State } from "../../part/icon";
 import { Ref } from "../../part/links";
 import { Card } from "../../part/page";
 import { Reorder } from "../../part/reorder";
-import { priceOf } from "../provider";
+import { priceOf } from "../provider/models";
 import { CircuitMark } from "../providers";
 import { sameTarget, targetOf } from "../routes";
 import { FIRST_ONLY } from "./cases";
