@@ -92,3 +92,49 @@ async fn a_file_that_cannot_be_imported_is_named_with_its_fault() {
     let absent = Setup::new(&Yaml::new()).output_of(&["import", "litellm", "/nowhere/config.yaml"], 74).await;
     assert!(absent.contains("/nowhere/config.yaml: cannot be read"), "{absent}");
 }
+
+#[tokio::test]
+async fn weights_and_keys_of_one_upstream_are_imported() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    // The first key is rejected, so the second one of the same provider serves.
+    first.answering(|request| match request.header("authorization") {
+        Some("Bearer key-two") => Answer::completion("hello"),
+        _ => Answer::error(401),
+    });
+    second.always(Answer::completion("hello"));
+    let text = format!(
+        "
+model_list:
+- {{model_name: smart, litellm_params: {{model: openai/m, api_base: '{first}', api_key: os.environ/K1, weight: 0.5}}}}
+- {{model_name: smart, litellm_params: {{model: openai/m, api_base: '{first}', api_key: os.environ/K2, weight: 0.5}}}}
+- {{model_name: smart, litellm_params: {{model: openai/m, api_base: '{second}', api_key: os.environ/K3, weight: 0}}}}
+",
+        first = first.base_url(),
+        second = second.base_url()
+    );
+    let output = import(folder.path(), &text, &[]).await;
+    let (yaml, findings) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(
+        findings.contains("model_list[1].model_name: 2 deployments of this name differ in their key alone")
+    );
+    assert!(
+        findings.contains("model_list[0].litellm_params.weight: imported as order: weighted"),
+        "{findings}"
+    );
+    let keys = [("K1", "key-one"), ("K2", "key-two"), ("K3", "key-three")];
+    let setup = Setup::new(&Yaml::new()).yaml(yaml);
+    let setup = keys.into_iter().fold(setup, |setup, (name, value)| setup.env(name, value));
+    setup.output_of(&["config", "check"], 0).await;
+    let gateway = setup.start().await;
+    for _ in 0..20 {
+        let answer = gateway.client().chat(chat::request("smart")).await;
+        assert_eq!((answer.status, answer.header("x-llmgw-provider")), (200, Some("openai")), "{answer:?}");
+    }
+    let sent = |upstream: &Upstream| {
+        upstream.requests().iter().filter(|request| request.head.starts_with("POST")).count()
+    };
+    assert_eq!(sent(&second), 0, "a target without weight comes after all others");
+    assert!(sent(&first) >= 20);
+}

@@ -36,7 +36,6 @@ const ADVICE: &[(&str, &str)] = &[
     // A deployment.
     ("rpm", "see the quotas of the provider"),
     ("tags", "llmgw does not route by tags; restrict a key to endpoints instead (docs/keys-and-quotas.md)"),
-    ("weight", "not imported: set order: weighted at the endpoint and weight at its targets"),
     ("max_budget", "create a quota on the provider with the metric cost_micro_usd"),
     ("budget_duration", "it is the window of a quota on the provider"),
     ("max_retries", "set retry_max_attempts of the provider in policies.overrides"),

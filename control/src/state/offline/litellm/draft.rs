@@ -63,6 +63,12 @@ impl Draft {
         self.instances.get(instance).map(|instance| instance.id.clone()).unwrap_or_default()
     }
 
+    /// Returns the number of keys of the instance, if it has several.
+    pub(super) fn keys(&self, instance: usize) -> usize {
+        let settings = self.instances.get(instance).map(|instance| &instance.settings);
+        settings.and_then(|settings| settings.get("api_keys")?.as_array()).map_or(1, Vec::len)
+    }
+
     pub(super) fn is_kept(&self, instance: usize) -> bool {
         self.instances.get(instance).is_some_and(|instance| instance.is_kept)
     }

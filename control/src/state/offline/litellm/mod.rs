@@ -15,6 +15,7 @@ mod draft;
 mod policies;
 mod routes;
 mod source;
+mod targets;
 #[cfg(test)]
 mod tests;
 mod vendor;

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::deployment::{self, Deployment};
 use super::draft::Draft;
 use super::source::{Source, below, item};
+use super::targets::{self, Target};
 use crate::routing::config::yaml::YamlPath;
 
 /// The deployments with one `model_name`.
@@ -14,8 +15,8 @@ pub(super) struct Group {
     pub(super) name: String,
     /// The first `model_name` of it.
     path: YamlPath,
-    /// Provider and model, in the order in which they are tried.
-    targets: Vec<(usize, String)>,
+    /// In the order in which they are tried.
+    targets: Vec<Target>,
 }
 
 /// Returns the names of all groups and aliases, which no provider may have.
@@ -29,7 +30,7 @@ pub(super) fn names(source: &Source) -> BTreeSet<String> {
 
 /// Reads all deployments, in the order of the file.
 pub(super) fn read(source: &mut Source, draft: &mut Draft) -> Vec<Group> {
-    let mut groups: Vec<(String, YamlPath, Vec<Deployment>)> = Vec::new();
+    let mut found: Vec<(String, YamlPath, Deployment)> = Vec::new();
     let list = below(&[], &["model_list"]);
     for index in 0..source.count(&list) {
         let path = item(&list, index);
@@ -38,25 +39,31 @@ pub(super) fn read(source: &mut Source, draft: &mut Draft) -> Vec<Group> {
             source.find(&path, "not imported: model_name is missing or is no text");
             continue;
         };
-        let Some(deployment) = deployment::read(source, draft, &path) else {
+        match deployment::read(source, draft, &path) {
+            Some(deployment) => found.push((name, name_path, deployment)),
             // The finding covers the whole deployment.
-            source.take(&path);
-            continue;
-        };
+            None => drop(source.take(&path)),
+        }
+    }
+    let named = found.iter_mut().map(|(name, _, deployment)| (name.as_str(), deployment));
+    deployment::keys::join(source, named);
+    let mut groups: Vec<(String, YamlPath, Vec<(usize, Deployment)>)> = Vec::new();
+    for (name, name_path, mut deployment) in found {
+        let instance = deployment.settle(source, draft);
         if name.contains('*') || deployment.model.contains('*') {
-            wildcard(source, draft, &name_path, (&name, &deployment));
+            wildcard(source, (&name, &name_path), (&draft.id(instance), &deployment));
             continue;
         }
         match groups.iter_mut().find(|(known, ..)| *known == name) {
-            Some((_, _, deployments)) => deployments.push(deployment),
-            None => groups.push((name, name_path, vec![deployment])),
+            Some((_, _, deployments)) => deployments.push((instance, deployment)),
+            None => groups.push((name, name_path, vec![(instance, deployment)])),
         }
     }
-    groups.into_iter().map(|(name, path, deployments)| group(source, name, path, deployments)).collect()
+    let group = |(name, path, deployments)| Group { name, path, targets: targets::of(source, deployments) };
+    groups.into_iter().map(group).collect()
 }
 
-fn wildcard(source: &mut Source, draft: &Draft, at: &YamlPath, (name, deployment): (&str, &Deployment)) {
-    let id = draft.id(deployment.instance);
+fn wildcard(source: &mut Source, (name, at): (&str, &YamlPath), (id, deployment): (&str, &Deployment)) {
     let message = if name == format!("{id}/*") && deployment.model == "*" {
         format!("llmgw serves {id}/MODEL for the models in the list of the upstream; any other is 404")
     } else {
@@ -67,36 +74,9 @@ fn wildcard(source: &mut Source, draft: &Draft, at: &YamlPath, (name, deployment
     source.find(at, message);
 }
 
-/// Orders the deployments of a group.
-fn group(source: &mut Source, name: String, path: YamlPath, mut deployments: Vec<Deployment>) -> Group {
-    deployments.sort_by_key(|deployment| deployment.order);
-    let mut targets: Vec<(usize, String)> = Vec::new();
-    let is_ranked = deployments.is_sorted_by(|a, b| a.order < b.order);
-    for (place, deployment) in deployments.into_iter().enumerate() {
-        let Deployment { path, instance, model, .. } = deployment;
-        let name = below(&path, &["model_name"]);
-        if targets.contains(&(instance, model.clone())) {
-            source.find(
-                &name,
-                "an earlier deployment has the same address, key and model; they are one target",
-            );
-            continue;
-        }
-        if place == 1 && !is_ranked {
-            source.find(
-                &name,
-                "LiteLLM spreads requests over the deployments of this name; llmgw tries the first, and the others in \
-                 order if it fails, unless the endpoint has another order (docs/routing-and-failover.md#load-balancing)",
-            );
-        }
-        targets.push((instance, model));
-    }
-    Group { name, path, targets }
-}
-
 /// Appends the targets of fallback groups, and adds the aliases of groups.
 pub(super) fn connect(source: &mut Source, groups: &mut Vec<Group>) {
-    let own: Vec<(String, Vec<(usize, String)>)> =
+    let own: Vec<(String, Vec<Target>)> =
         groups.iter().map(|group| (group.name.clone(), group.targets.clone())).collect();
     let targets_of = |name: &str| own.iter().find(|(known, _)| known == name).map(|(_, targets)| targets);
     for section in ["router_settings", "litellm_settings"] {
@@ -109,11 +89,7 @@ pub(super) fn connect(source: &mut Source, groups: &mut Vec<Group>) {
             for group in
                 groups.iter_mut().filter(|group| from.as_ref().is_none_or(|name| *name == group.name))
             {
-                for target in added {
-                    if !group.targets.contains(target) {
-                        group.targets.push(target.clone());
-                    }
-                }
+                targets::append(&mut group.targets, added);
             }
             source.find(
                 &path,
@@ -183,8 +159,8 @@ pub(super) fn endpoints(source: &mut Source, draft: &mut Draft, groups: &[Group]
     let mut endpoints = Map::new();
     let names: BTreeSet<&String> = groups.iter().map(|group| &group.name).collect();
     for group in groups {
-        let kept: Vec<_> = group.targets.iter().filter(|(instance, _)| draft.is_kept(*instance)).collect();
-        if let [(instance, model)] = kept.as_slice()
+        let kept: Vec<_> = group.targets.iter().filter(|target| draft.is_kept(target.instance)).collect();
+        if let [Target { instance, model, .. }] = kept.as_slice()
             && group.name == format!("{}/{model}", draft.id(*instance))
         {
             // The exact ID of the model is the same selector.
@@ -203,10 +179,10 @@ pub(super) fn endpoints(source: &mut Source, draft: &mut Draft, groups: &[Group]
             );
             source.find(&group.path, message);
         }
-        let member =
-            |(instance, model): &&(usize, String)| json!({"provider": draft.id(*instance), "model": model});
-        let failover: Vec<Value> = kept.iter().map(member).collect();
-        endpoints.insert(name, json!({"failover": failover}));
+        if let Some(lost) = targets::lost_order(&kept) {
+            source.find(&group.path, lost);
+        }
+        endpoints.insert(name, targets::endpoint(draft, &kept));
     }
     endpoints
 }

@@ -219,6 +219,111 @@ litellm_settings:
 }
 
 #[test]
+fn weights_become_those_of_an_endpoint_whose_order_is_weighted() {
+    let (tree, findings) = imported(
+        "
+model_list:
+- {model_name: split, litellm_params: {model: openai/a, weight: 0.9}}
+- {model_name: split, litellm_params: {model: groq/b, weight: 0.1}}
+- {model_name: split, litellm_params: {model: groq/c}}
+- {model_name: split, litellm_params: {model: groq/d, order: 1}}
+- {model_name: one, litellm_params: {model: openai/a, weight: 7}}
+- {model_name: listed, litellm_params: {model: anthropic/e}}
+- {model_name: odd, litellm_params: {model: openai/a, weight: heavy}}
+router_settings:
+  model_group_alias: {also: split}
+  fallbacks: [{split: [listed]}, {listed: [split]}]
+",
+    );
+    let target = |provider: &str, model: &str| json!({"provider": provider, "model": model});
+    let with = |mut target: Value, members: Value| {
+        target.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        target
+    };
+    let (a, b) = (target("openai", "a"), target("groq", "b"));
+    let (c, d, e) = (target("groq", "c"), target("groq", "d"), target("anthropic", "e"));
+    let split = json!([
+        d,
+        with(a.clone(), json!({"weight": 9, "tier": 2})),
+        with(b.clone(), json!({"weight": 1, "tier": 2})),
+        with(c.clone(), json!({"weight": 0, "tier": 2})),
+        with(e.clone(), json!({"tier": 3})),
+    ]);
+    let listed = json!([
+        e,
+        with(d, json!({"tier": 2})),
+        with(a.clone(), json!({"weight": 9, "tier": 3})),
+        with(b, json!({"weight": 1, "tier": 3})),
+        with(c, json!({"weight": 0, "tier": 3})),
+    ]);
+    for (name, order, failover) in [
+        ("split", json!("weighted"), split.clone()),
+        ("also", json!("weighted"), split),
+        ("listed", json!("weighted"), listed),
+        ("one", Value::Null, json!([a])),
+    ] {
+        let endpoint = &tree["endpoints"][name];
+        assert_eq!((&endpoint["order"], &endpoint["failover"]), (&order, &failover), "{name}");
+    }
+    assert_eq!(
+        places(&findings),
+        [
+            "3: model_list[0].litellm_params.weight",
+            "7: model_list[4].litellm_params.weight",
+            "9: model_list[6].litellm_params.weight",
+            "12: router_settings.fallbacks[0].split[0]",
+            "12: router_settings.fallbacks[1].listed[0]",
+        ]
+    );
+}
+
+#[test]
+fn deployments_that_differ_in_their_key_alone_are_one_provider() {
+    let (tree, findings) = imported(
+        "
+model_list:
+- {model_name: m, litellm_params: {model: openai/x, api_base: 'https://a.example/v1', api_key: os.environ/K1, rpm: 5}}
+- {model_name: m, litellm_params: {model: openai/x, api_base: 'https://a.example/v1', api_key: sk-planted}}
+- {model_name: m, litellm_params: {model: openai/x, api_base: 'https://b.example/v1', api_key: os.environ/K3}}
+- {model_name: m, litellm_params: {model: openai/x, api_base: 'https://a.example/v1', api_key: os.environ/K1}}
+- {model_name: n, litellm_params: {model: openai/y, api_base: 'https://a.example/v1', api_key: os.environ/K1}}
+- {model_name: o, litellm_params: {model: openai/y, api_key: os.environ/K1, weight: 1}}
+- {model_name: o, litellm_params: {model: openai/y, api_key: os.environ/K2, weight: 1}}
+- {model_name: o, litellm_params: {model: openai/y, api_key: os.environ/K3, weight: 4}}
+- {model_name: p, litellm_params: {model: groq/y, api_key: os.environ/K1, order: 1}}
+- {model_name: p, litellm_params: {model: groq/y, api_key: os.environ/K2, order: 2}}
+- {model_name: v, litellm_params: {model: vertex_ai/gemini-x, vertex_project: p, vertex_location: l, vertex_credentials: os.environ/K1}}
+- {model_name: v, litellm_params: {model: vertex_ai/gemini-x, vertex_project: p, vertex_location: l, vertex_credentials: os.environ/K2}}
+",
+    );
+    let provider = |id: &Value| &tree["providers"][id.as_str().unwrap()];
+    let targets = |name: &str| tree["endpoints"][name]["failover"].as_array().unwrap().clone();
+    let m = targets("m");
+    assert_eq!(m.len(), 2);
+    let keys = json!(["${ENV:K1}", "${ENV:IMPORTED_OPENAI_KEY}"]);
+    assert_eq!((&provider(&m[0]["provider"])["api_keys"], &m[0]["provider"]), (&keys, &json!("openai")));
+    assert_eq!(provider(&m[0]["provider"])["api_key"], Value::Null);
+    assert_eq!(provider(&m[1]["provider"])["api_key"], "${ENV:K3}");
+    // Another name has only one of the keys, so it has a provider of its own.
+    assert_eq!(provider(&targets("n")[0]["provider"])["api_key"], "${ENV:K1}");
+    let o = targets("o");
+    assert_eq!(provider(&o[0]["provider"])["api_keys"], json!(["${ENV:K1}", "${ENV:K2}"]));
+    assert_eq!((o.len(), &o[0]["weight"], &o[1]["weight"]), (2, &json!(2), &json!(4)));
+    assert_eq!((targets("p").len(), targets("v").len()), (2, 2));
+    let of = |path: &str| {
+        findings.iter().find(|finding| finding.path == path).map(|finding| finding.message.as_str())
+    };
+    let joined = of("model_list[1].model_name").unwrap();
+    assert!(joined.starts_with("3 deployments of this name differ in their key alone"), "{joined}");
+    assert!(
+        of("model_list[0].litellm_params.rpm")
+            .unwrap()
+            .ends_with("write the sum of the limits of all of them")
+    );
+    assert!(of("model_list[5].litellm_params.weight").unwrap().starts_with("imported as order: weighted"));
+}
+
+#[test]
 fn prices_and_abilities_describe_the_model_and_limits_name_their_quota() {
     let (tree, findings) = imported(
         "

@@ -48,7 +48,7 @@ pub(super) fn facts(
 }
 
 /// Turns the limits of a deployment into findings that contain the quota.
-pub(super) fn limits(source: &mut Source, entry: &YamlPath, provider: &str, model: &str) {
+pub(super) fn limits(source: &mut Source, entry: &YamlPath, (provider, lanes): (&str, usize), model: &str) {
     for part in ["", "litellm_params", "model_info"] {
         for (key, metric, window) in LIMITS {
             let keys = [part, key];
@@ -61,7 +61,12 @@ pub(super) fn limits(source: &mut Source, entry: &YamlPath, provider: &str, mode
             if let (Some(quota), Some(window)) = (quota.as_object_mut(), window) {
                 quota.insert("window".to_owned(), json!(window));
             }
-            let shown = format!("not imported: for the same limit, POST /admin/api/quotas with {quota}");
+            let shared = match lanes {
+                0 | 1 => "",
+                _ => ". The keys of the provider share it, so write the sum of the limits of all of them",
+            };
+            let shown =
+                format!("not imported: for the same limit, POST /admin/api/quotas with {quota}{shared}");
             source.find(&path, shown);
         }
     }

@@ -11,15 +11,24 @@ use crate::routing::config::yaml::YamlPath;
 
 mod address;
 mod facts;
+pub(super) mod keys;
 
 /// A deployment that llmgw can serve.
 pub(super) struct Deployment {
     pub(super) path: YamlPath,
-    /// The index of its provider in the draft.
-    pub(super) instance: usize,
+    prefix: &'static str,
+    settings: Map<String, Value>,
     pub(super) model: String,
     /// Its rank among the deployments of its group.
     pub(super) order: i64,
+    /// Its share of the requests among those of its rank.
+    pub(super) weight: Option<f64>,
+    /// True if an earlier deployment has the same target, with this key among its keys.
+    pub(super) is_further_key: bool,
+    /// The settings that the provider lacks, each with the key of the source that it comes from.
+    missing: Vec<(YamlPath, String)>,
+    /// The assumptions about the provider, stated with its first deployment.
+    assumed: Vec<&'static str>,
 }
 
 /// A text of the source: itself, or the name of the variable that contains it.
@@ -49,21 +58,54 @@ pub(super) fn read(source: &mut Source, draft: &mut Draft, path: &YamlPath) -> O
     if !missing.is_empty() {
         settings.insert("disabled".to_owned(), Value::Bool(true));
     }
-    let (instance, is_new) = draft.instance(Instance::new(vendor.prefix, settings, path.clone()));
-    let id = draft.id(instance);
-    for what in assumed.into_iter().filter(|_| is_new) {
-        source.find(&below(path, &["litellm_params", "model"]), what);
-    }
-    for (path, what) in missing {
-        source.find(&path, format!("the provider '{id}' is disabled: {what}, then remove `disabled`"));
-    }
-    if !model.contains('*') {
-        facts(source, draft, path, (instance, &model));
-    }
-    limits(source, path, &id, &model);
     let order = below(path, &["litellm_params", "order"]);
     let order = source.take(&order).and_then(|value| value.as_i64()).unwrap_or(i64::MAX);
-    Some(Deployment { path: path.clone(), instance, model, order })
+    Some(Deployment {
+        path: path.clone(),
+        prefix: vendor.prefix,
+        settings,
+        model,
+        order,
+        weight: weight(source, path),
+        is_further_key: false,
+        missing,
+        assumed,
+    })
+}
+
+/// Returns the weight of a deployment.
+fn weight(source: &mut Source, path: &YamlPath) -> Option<f64> {
+    let place = below(path, &WEIGHT);
+    let written = source.take(&place)?;
+    let weight = written.as_f64().filter(|weight| weight.is_finite() && *weight >= 0.0);
+    if weight.is_none() {
+        source.find(&place, "not imported: a weight is a number of at least 0");
+    }
+    weight
+}
+
+/// The path of the weight below a deployment.
+pub(super) const WEIGHT: [&str; 2] = ["litellm_params", "weight"];
+
+impl Deployment {
+    /// Adds the provider and what is known of the model to the draft. Returns the index of the provider.
+    pub(super) fn settle(&mut self, source: &mut Source, draft: &mut Draft) -> usize {
+        let (path, model) = (&self.path, &self.model);
+        let wanted = Instance::new(self.prefix, std::mem::take(&mut self.settings), path.clone());
+        let (instance, is_new) = draft.instance(wanted);
+        let id = draft.id(instance);
+        for what in self.assumed.drain(..).filter(|_| is_new) {
+            source.find(&below(path, &["litellm_params", "model"]), what);
+        }
+        for (path, what) in self.missing.drain(..) {
+            source.find(&path, format!("the provider '{id}' is disabled: {what}, then remove `disabled`"));
+        }
+        if !model.contains('*') {
+            facts(source, draft, path, (instance, model));
+        }
+        limits(source, path, (&id, draft.keys(instance)), model);
+        instance
+    }
 }
 
 /// Returns the path of the values of the credential that a deployment names.
