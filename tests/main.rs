@@ -113,6 +113,7 @@ mod sso;
 mod stalled;
 mod state_files;
 mod stopping;
+mod stored_responses;
 mod streaming;
 mod supervision;
 mod support;

@@ -93,23 +93,6 @@ async fn stateful_members_are_rejected_for_adapted_targets_before_a_call() {
     assert!(upstream.requests().is_empty());
 }
 
-#[tokio::test]
-async fn requests_for_stored_responses_return_404() {
-    let (gateway, upstream) = start().await;
-    for (method, path) in [
-        ("GET", "/v1/responses/resp_1"),
-        ("DELETE", "/v1/responses/resp_1"),
-        ("POST", "/v1/responses/resp_1/cancel"),
-        ("GET", "/responses/resp_1/input_items"),
-    ] {
-        let answer = gateway.client().send(method, path, bytes::Bytes::new()).await.unwrap();
-        assert_eq!((answer.status, answer.error_code().as_str()), (404, "not_found"), "{method} {path}");
-        let stranger = Client::new(gateway.address(), None);
-        assert_eq!(stranger.send(method, path, bytes::Bytes::new()).await.unwrap().status, 401);
-    }
-    assert!(upstream.requests().is_empty());
-}
-
 /// Starts two targets behind `line` that support Responses natively.
 async fn natives() -> (Gateway, Upstream, Upstream) {
     let (first, second) = (Upstream::start().await, Upstream::start().await);

@@ -31,7 +31,10 @@ use crate::metrics::add;
 use crate::operation::error_response::error_response;
 use crate::operation::inference::{self, AuthorizedRequest};
 use crate::operation::refused_span::{self, Started};
-use crate::operation::{cors, count_gemini, count_tokens, explain, health, metrics, models, videos, watched};
+use crate::operation::{
+    cors, count_gemini, count_responses, count_tokens, explain, health, metrics, models, stored, videos,
+    watched,
+};
 use crate::pipe::pipe;
 use crate::relay::ResponseBody;
 use crate::relay::json_array;
@@ -156,7 +159,6 @@ impl Exchange {
                     format!("The method {} is not allowed on this path. Allowed: {allow}.", parts.method);
                 Err(Fault { allow: Some(allow), ..Fault::new(ErrorKind::MethodNotAllowed, message) })
             }
-            Meaning::Stored => Err(self.stored(parts)),
             Meaning::OwnKey => Box::pin(self.own_key(parts)).await,
             Meaning::Elsewhere => Box::pin(self.elsewhere(parts, body)).await,
         }
@@ -184,7 +186,7 @@ impl Exchange {
             Some(insider) => still_live(&insider.access, &snapshot.freshness)?,
             None => self.authenticated(&snapshot, parts)?,
         };
-        authorize::operation(&access, operation).map_err(Fault::closing)?;
+        authorize::operation(&access, operation.permission()).map_err(Fault::closing)?;
         match operation {
             Operation::Models => models::serve(&snapshot, &access, named, parts),
             Operation::Metrics if is_administrator(&access) => Ok(Box::pin(metrics::serve(self)).await),
@@ -202,7 +204,8 @@ impl Exchange {
                 let is_gemini = matches!(named, Named::Call(_));
                 let dialect = match named {
                     Named::Call(call) => Some(call.method.dialect()),
-                    Named::Nothing | Named::Model(_) => operation.dialect(),
+                    Named::ResponsesInput => Some(Dialect::Responses),
+                    Named::Nothing | Named::Model(_) | Named::Stored(_) => operation.dialect(),
                 };
                 let dialect = dialect.unwrap_or(Dialect::Chat);
                 let authorized = AuthorizedRequest {
@@ -217,10 +220,16 @@ impl Exchange {
                     has_own,
                     running: &running,
                 };
-                let answered = if self.explains() {
+                let answered = if let Named::Stored(path) = named {
+                    running.unless_cancelled(Box::pin(stored::serve(authorized, path, body)).as_mut()).await
+                } else if self.explains() {
                     running.unless_cancelled(Box::pin(inference::explain(authorized, body)).as_mut()).await
                 } else if operation == Operation::CountTokens && is_gemini {
                     running.unless_cancelled(Box::pin(count_gemini::serve(authorized, body)).as_mut()).await
+                } else if named == Named::ResponsesInput {
+                    running
+                        .unless_cancelled(Box::pin(count_responses::serve(authorized, body)).as_mut())
+                        .await
                 } else if operation == Operation::CountTokens {
                     running.unless_cancelled(Box::pin(count_tokens::serve(authorized, body)).as_mut()).await
                 } else if operation == Operation::Videos {
@@ -249,19 +258,6 @@ impl Exchange {
     fn cancelled(&self, running: &RunningEntry, dialect: Dialect) -> Response<ResponseBody> {
         let fault = Fault { close: running.is_reading(), ..Fault::cancelled() };
         error_response(fault, EnvelopeFamily::of(dialect), self.id())
-    }
-
-    /// Returns the error for paths below `/responses`: the gateway stores no responses, and an ID does not identify
-    /// the provider that has the response. Asking each provider would disclose one provider's IDs to another.
-    fn stored(&self, parts: &Parts) -> Fault {
-        let snapshot = self.worker().process.snapshots.load();
-        let known = self
-            .authenticated(&snapshot, parts)
-            .and_then(|access| authorize::operation(&access, Operation::Responses));
-        match known {
-            Ok(()) => Fault::new(ErrorKind::NotFound, STORED).closing(),
-            Err(fault) => fault.closing(),
-        }
     }
 
     /// Serves the caller's information about their own key: the control service answers, and this thread passes the
@@ -326,9 +322,6 @@ fn absent(path: &str) -> String {
         None => not_served(path),
     }
 }
-
-const STORED: &str = "llmgw does not store responses, so they cannot be fetched, deleted, cancelled or \
-                      counted here. Send the conversation with each request, or ask the provider itself.";
 
 /// The maximum body of a request to the control service, in bytes.
 const ADMIN_BODY_BYTES_MAX: u64 = 1 << 20;

@@ -8,7 +8,7 @@ use crate::id::{ModelId, ProviderId};
 /// The header with the request ID.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The header with the ID of the provider instance that answered.
-const X_PROVIDER: HeaderName = HeaderName::from_static("x-llmgw-provider");
+pub const X_PROVIDER: HeaderName = HeaderName::from_static("x-llmgw-provider");
 /// The header with the model that answered.
 const X_MODEL: HeaderName = HeaderName::from_static("x-llmgw-model");
 /// The header with the number of attempts.

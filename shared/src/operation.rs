@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub enum Operation {
     ChatCompletions,
     Responses,
+    StoredResponses,
+    CompactResponses,
     Messages,
     CountTokens,
     GenerateContent,
@@ -41,15 +43,25 @@ impl Operation {
 
     /// Returns the operation with this [`name`](Self::name).
     pub fn named(name: &str) -> Option<Self> {
-        let others = [Self::Health, Self::Ready, Self::Metrics];
+        let others =
+            [Self::StoredResponses, Self::CompactResponses, Self::Health, Self::Ready, Self::Metrics];
         Self::GRANTABLE.into_iter().chain(others).find(|operation| operation.name() == name)
+    }
+
+    /// Returns the operation that an allowlist must contain for this one: operations on stored responses belong to those that
+    /// store them.
+    pub fn permission(self) -> Self {
+        match self {
+            Self::StoredResponses | Self::CompactResponses => Self::Responses,
+            other => other,
+        }
     }
 
     /// Returns the client's wire protocol for this operation; `None` if the operation calls no upstream.
     pub fn dialect(self) -> Option<Dialect> {
         Some(match self {
             Self::ChatCompletions => Dialect::Chat,
-            Self::Responses => Dialect::Responses,
+            Self::Responses | Self::StoredResponses | Self::CompactResponses => Dialect::Responses,
             Self::Messages | Self::CountTokens => Dialect::Messages,
             Self::GenerateContent => Dialect::Gemini,
             Self::Embeddings => Dialect::Embeddings,
@@ -66,6 +78,8 @@ impl Operation {
         match self {
             Self::ChatCompletions => "/v1/chat/completions",
             Self::Responses => "/v1/responses",
+            Self::StoredResponses => "/v1/responses/{id}",
+            Self::CompactResponses => "/v1/responses/compact",
             Self::Messages => "/v1/messages",
             Self::CountTokens => "/v1/messages/count_tokens",
             Self::GenerateContent => "/v1beta/models/{model}:generateContent",
@@ -94,6 +108,8 @@ impl Operation {
         match self {
             Self::ChatCompletions => "chat_completions",
             Self::Responses => "responses",
+            Self::StoredResponses => "stored_responses",
+            Self::CompactResponses => "compact_responses",
             Self::Messages => "messages",
             Self::CountTokens => "count_tokens",
             Self::GenerateContent => "generate_content",

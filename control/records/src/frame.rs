@@ -229,6 +229,7 @@ fn record(event: &UsageEvent) -> Record<'_> {
             response: state.response,
             conversation: state.conversation,
             address: &state.address,
+            is_deleted: state.is_deleted,
         }),
     }
 }

@@ -41,10 +41,12 @@ pub(crate) fn root(parts: &Parts, base: &BasePath) -> Result<Response<Body>, Api
         response
     } else {
         let below = |path: &str| format!("{base}{path}");
+        let of_responses = [Operation::StoredResponses, Operation::CompactResponses];
+        let clients = Operation::GRANTABLE.into_iter().chain(of_responses);
         let monitoring = [Operation::Health, Operation::Ready, Operation::Metrics];
         admin::json(&json!({
             "name": "llmgw",
-            "clients": Operation::GRANTABLE.map(|operation| below(operation.path())),
+            "clients": clients.map(|operation| below(operation.path())).collect::<Vec<_>>(),
             "monitoring": monitoring.map(|operation| below(operation.path())),
             "admin_api": below(ADMIN_API),
             "console": below(PATH),

@@ -214,6 +214,9 @@ pub(crate) fn draft(routed: RoutedRequest<'_>, target: &Target) -> Result<Draft,
         false => segments,
     };
     let include_usage = head.include_usage;
+    if head.is_compaction && !native {
+        return Err(Rejection::new("model", NOT_COMPACTED));
+    }
     if native {
         let dialect = head.dialect;
         if dialect == Dialect::Responses
@@ -235,7 +238,11 @@ pub(crate) fn draft(routed: RoutedRequest<'_>, target: &Target) -> Result<Draft,
             Some(voice) => with_voice(segments, voice),
             None => segments,
         };
-        let call = if head.is_batch { UpstreamCall::Batch } else { UpstreamCall::answer(head.stream) };
+        let call = match head {
+            Head { is_batch: true, .. } => UpstreamCall::Batch,
+            Head { is_compaction: true, .. } => UpstreamCall::Compact,
+            Head { stream, .. } => UpstreamCall::answer(*stream),
+        };
         let path = path(target, dialect, call)?;
         let members = Vec::new();
         let request = TargetRequest { reader, path, segments, members };
@@ -266,7 +273,10 @@ pub(crate) fn draft(routed: RoutedRequest<'_>, target: &Target) -> Result<Draft,
 /// Returns the path of a call of the target's model.
 fn path(target: &Target, dialect: Dialect, call: UpstreamCall) -> Result<PathAndQuery, Rejection> {
     let path = target.provider.path(dialect, call, target.model.id.as_str());
-    path.ok_or_else(|| Rejection::new("model", "names a model for which the provider has no path."))
+    path.ok_or_else(|| match call {
+        UpstreamCall::Compact => Rejection::new("model", NOT_COMPACTED),
+        _ => Rejection::new("model", "names a model for which the provider has no path."),
+    })
 }
 
 impl Translation {
@@ -388,7 +398,7 @@ pub(crate) fn preamble<'a>(routed: RoutedRequest<'a>) -> Option<Cow<'a, str>> {
     }
 }
 
-/// Returns the request with which `target` counts the tokens of the Messages request with the pieces `segments`.
+/// Returns the request with which `target` counts the tokens of the client's request with the pieces `segments`.
 /// Returns `None` if the target's protocol has no such request. `memory` is reserved for the translation and returned.
 pub(crate) async fn counting<'a>(
     routed: RoutedRequest<'_>,
@@ -397,12 +407,16 @@ pub(crate) async fn counting<'a>(
     memory: MemoryReservation,
 ) -> Option<(Counting<'a>, PathAndQuery, Bytes, MemoryReservation)> {
     let model = target.model.id.as_str();
-    let pair = adaptation(target, Dialect::Messages, false)?;
+    let client = routed.head.dialect;
+    let pair = adaptation(target, client, false)?;
     let path = target.provider.path(pair.target, UpstreamCall::Count, model)?;
     let takes_whole = target.provider.quirks.counts_whole;
     let counting = Counting { target: pair.target, model, takes_whole };
     let (owned, seed) = (target.clone(), routed.ids.next());
-    let body = with_max_tokens(segments.concat(), routed.head);
+    let body = match client {
+        Dialect::Messages => with_max_tokens(segments.concat(), routed.head),
+        _ => segments.concat(),
+    };
     let prepare = move || {
         let prepared = (pair.prepare)(&Asking {
             body: &body,
@@ -436,6 +450,9 @@ fn with_first(mut body: Vec<u8>, member: &[u8]) -> Vec<u8> {
 }
 
 const STREAM: &[u8] = br#""stream":true,"#;
+
+const NOT_COMPACTED: &str = "resolves to a target that cannot compact a conversation: only providers with a native \
+                             Responses API can. Name such a model, or send the conversation without compacting it.";
 
 /// Exceeds every thinking budget, which must be less than `max_tokens`.
 const MAX_TOKENS_UNASKED: &[u8] = br#""max_tokens":1000000,"#;

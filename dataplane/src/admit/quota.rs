@@ -9,8 +9,8 @@ use http::{HeaderName, HeaderValue};
 use shared::access::Access;
 use shared::clock;
 use shared::error_kind::ErrorKind;
-use shared::id::EndpointName;
-use shared::quota::{Exceeded, Metric, Period, Quota, Reservation};
+use shared::id::{EndpointName, ProviderId};
+use shared::quota::{Claim, Exceeded, Metric, Period, Quota, Reservation, Scope};
 use shared::routing::Target;
 
 use super::demand::Demand;
@@ -52,6 +52,25 @@ pub(crate) fn reserve_target(
     }
     let reservation = Reservation::take(quotas, &demand.claim(&[target]), clock::unix_ms())?;
     record.hold_target(reservation);
+    Ok(())
+}
+
+/// Reserves a request to `provider` that uses no model: under the quotas that count every request and those of the
+/// provider, but not under those of a model or an endpoint. Returns the first quota that is exceeded.
+pub(crate) fn reserve_at_provider(
+    access: &Access,
+    provider: &ProviderId,
+    record: &mut Record,
+) -> Result<(), Box<Exceeded>> {
+    if access.quotas.is_empty() {
+        return Ok(());
+    }
+    let counts_it = |quota: &&Arc<Quota>| match &quota.scope {
+        Scope { provider: Some(own), model: None, endpoint: None } => own == provider,
+        scope => scope.covers_all(None),
+    };
+    let quotas = access.quotas.iter().filter(counts_it);
+    record.hold(Reservation::take(quotas, &Claim::default(), clock::unix_ms())?);
     Ok(())
 }
 

@@ -31,7 +31,7 @@ use wire::request::Head;
 pub(crate) use self::budget::FailoverBudget;
 pub(crate) use self::failure::{ERROR_BYTES_MAX, Failure, of_send_error, secrets, wait_hint};
 pub(crate) use self::final_error::{all_cooling_down, all_resting, wait_of};
-pub(crate) use self::one_attempt::{AnswerStart, AttemptParams, Success};
+pub(crate) use self::one_attempt::{AnswerStart, AttemptParams, Success, shown};
 pub(crate) use self::verdict::{KeyBlame, Next, Verdict};
 pub(crate) use self::waiting::{Waiting, rest_of};
 

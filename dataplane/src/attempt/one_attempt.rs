@@ -164,7 +164,7 @@ fn is(content_type: &HeaderValue, wanted: &[u8]) -> bool {
 
 /// Returns an upstream's content type if it is plausible: only characters of a type with parameters, and too short to
 /// contain a secret.
-fn shown(content_type: HeaderValue) -> HeaderValue {
+pub(crate) fn shown(content_type: HeaderValue) -> HeaderValue {
     let plausible = content_type.len() <= 64
         && content_type
             .as_bytes()

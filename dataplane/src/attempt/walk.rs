@@ -497,13 +497,16 @@ fn affinity_recorder(
     let mut recorder = AffinityRecorder::new(&job.worker.process.response_affinity, &job.access, target);
     match &success.start {
         AnswerStart::Whole(whole) => {
-            recorder.note_id(id_of(&whole.body, job.head.stream), &job.head, target);
+            // A compacted conversation is no response: nothing can be continued by its ID.
+            let id = if job.head.is_compaction { None } else { id_of(&whole.body, job.head.stream) };
+            recorder.note_id(id, &job.head, target);
             recorder.note_bytes(&whole.body);
             whole.usage.iter().for_each(|tokens| recorder.note_usage(tokens));
         }
         AnswerStart::Streaming { held, scan, .. } => {
             let id = match scan {
                 Scan::Stream(_) => responses::id::of_events(held),
+                Scan::Whole(_) if job.head.is_compaction => None,
                 Scan::Whole(_) => held.first().and_then(|bytes| responses::id::of_answer(bytes)),
             };
             recorder.note_id(id, &job.head, target);

@@ -68,7 +68,10 @@ pub(crate) async fn serve(
             counted_natively(authorized, target, path, (&headers, segments), &messages::is_count).await?
         }
         None if native => None,
-        None => counted_adapted(authorized, target, routed, &build(Naming::Model(model))).await,
+        None => {
+            let tokens = counted_adapted(authorized, target, routed, &build(Naming::Model(model))).await;
+            tokens.map(messages::count_answer)
+        }
     };
     let mut response = match counted {
         Some(answer) => Response::new(ResponseBody::full(answer)),
@@ -109,15 +112,14 @@ pub(super) async fn counted_natively(
     }
 }
 
-/// Counts with a `target` of another dialect and returns the count as a Messages answer. `segments` are the pieces of
-/// the request. Any refusal returns `None`, and the client gets an estimate: it may be due to the adaptation, or to a
+/// Counts with a `target` of another dialect and returns the count. `segments` are the pieces of the request. Any refusal returns `None`, and the client gets an estimate: it may be due to the adaptation, or to a
 /// model that cannot count.
-async fn counted_adapted(
+pub(super) async fn counted_adapted(
     authorized: AuthorizedRequest<'_>,
     target: &Target,
     routed: RoutedRequest<'_>,
     segments: &[Bytes],
-) -> Option<Bytes> {
+) -> Option<u64> {
     // Reserves memory for the adapted request and the counting request, in addition to the client's body.
     let mut memory = MemoryReservation::new(&authorized.worker().process.memory);
     if !memory.take(routed.body.bytes().saturating_mul(2)) {
@@ -126,8 +128,7 @@ async fn counted_adapted(
     let counting = Box::pin(adapt::counting(routed, target, segments, memory));
     let (counting, path, body, _memory) = counting.await?;
     let (answer, body) = ask(authorized, target, path, (&[], vec![body])).await?;
-    let tokens = counting.tokens(&body).filter(|_| answer.status == 200)?;
-    Some(messages::count_answer(tokens))
+    counting.tokens(&body).filter(|_| answer.status == 200)
 }
 
 /// Sends a counting request, given as headers and body segments, and reads the answer. Returns `None` on failure or

@@ -257,6 +257,12 @@ pub(super) async fn read(
     .await?;
     authorized.exchange.note_body(&body);
     let mut head = Box::new(scan.finish().map_err(|error| of_scan_error(&error))?);
+    if authorized.operation == Operation::CompactResponses {
+        if head.stream {
+            return Err(Fault::new(ErrorKind::UnsupportedField, NO_STREAM).param("stream"));
+        }
+        head.is_compaction = true;
+    }
     if head.state.background {
         return Err(Fault::new(ErrorKind::UnsupportedField, BACKGROUND).param("background"));
     }
@@ -279,6 +285,8 @@ fn of_path(call: GoogleCall<'_>) -> Result<GeminiCall, Fault> {
     Ok(GeminiCall { model: model.into_owned(), stream: call.method == GoogleMethod::GenerateStream, kind })
 }
 
+const NO_STREAM: &str =
+    "'stream' is not supported here: a compacted conversation arrives whole. Send false or omit it.";
 /// RESP-3: the answer of a background request could be neither relayed nor accounted for.
 const BACKGROUND: &str =
     "'background' is not supported: llmgw answers while the client waits. Send false or omit it.";

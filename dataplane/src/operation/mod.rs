@@ -3,6 +3,7 @@
 mod answer;
 pub(crate) mod cors;
 pub(crate) mod count_gemini;
+pub(crate) mod count_responses;
 pub(crate) mod count_tokens;
 pub(crate) mod error_response;
 pub(crate) mod explain;
@@ -12,5 +13,6 @@ pub(crate) mod metrics;
 pub(crate) mod models;
 pub(crate) mod refused_span;
 mod rehearsal;
+pub(crate) mod stored;
 pub(crate) mod videos;
 pub(crate) mod watched;

@@ -36,7 +36,7 @@ pub(crate) fn serve(
     };
     let listing = ModelListing { snapshot, access, shape };
     let body = match named {
-        Named::Nothing | Named::Call(_) => listing.all(),
+        Named::Nothing | Named::Call(_) | Named::ResponsesInput | Named::Stored(_) => listing.all(),
         Named::Model(encoded) => {
             let id = percent_decode_str(encoded).decode_utf8().ok();
             let unknown = || Fault::new(ErrorKind::ModelNotFound, "There is no such model.").param("model");

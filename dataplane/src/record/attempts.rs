@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use http::HeaderValue;
 use shared::clock::monotonic_ms;
 use shared::error_rule::AppliedRule;
+use shared::id::ProviderId;
 use shared::operation::Dialect;
 use shared::prices::{Bill, Billed, price};
 use shared::quota::Metric;
@@ -78,6 +79,20 @@ impl Record {
         let step = step(target, StepResult::Cancelled);
         self.note(|event| event.trace.push(TraceStep { start_us, credential, ..step }));
         Some(began)
+    }
+
+    /// Records the start of an operation on state that `provider` stores, which uses no model and costs nothing. The time
+    /// until its end is not the gateway's own. Returns the time of the start, or `None` if a hard quota applies to the exchange
+    /// and the note cannot be written; then nothing may go upstream.
+    pub(crate) fn begin_on_stored(&mut self, provider: &ProviderId) -> Option<Instant> {
+        self.free = true;
+        self.note(|event| event.provider = Some(provider.clone()));
+        if !self.note_running() {
+            return None;
+        }
+        self.running.enter(Stage::Waiting);
+        self.pause();
+        Some(Instant::now())
     }
 
     /// Returns the span of the request, and the place of the latest attempt in the route trace.

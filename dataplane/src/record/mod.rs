@@ -45,7 +45,7 @@ pub(crate) struct Record {
     event: Option<Box<UsageEvent>>,
     /// The model of the latest attempt; its prices apply.
     model: Option<Arc<Model>>,
-    /// True if the latest attempt uses the built-in voice, which costs nothing.
+    /// True if the latest attempt costs nothing: it uses the built-in voice, or state that a provider stores.
     free: bool,
     /// The dialect of the request. With `input`, it determines the estimated tokens if the upstream reports none.
     dialect: Dialect,
@@ -243,6 +243,10 @@ impl Record {
 
     /// Records the consumption that the served attempt's answer reports. Tokens it does not report are estimated.
     pub(crate) fn report(&mut self, reported: Reported) {
+        if self.event.as_ref().is_some_and(|event| event.operation == Operation::StoredResponses) {
+            // A stored response repeats its usage, which the exchange that made it has recorded.
+            return;
+        }
         let characters = self.input.characters;
         let Extras { mut units, tier, picture, vendor_cost_nano_usd } = reported.extras;
         let picture = picture.or_else(|| self.asked_picture());

@@ -2,11 +2,13 @@
 //! to the fallback handler.
 
 pub(crate) mod google;
+pub(crate) mod stored;
 
 use http::Method;
 use shared::operation::Operation;
 
 use self::google::{GoogleCall, GooglePath};
+use self::stored::StoredPath;
 
 /// Result of routing a method and a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +19,6 @@ pub(crate) enum Meaning<'a> {
     WrongMethod(Option<Operation>, &'static str),
     /// `OPTIONS` on a known path, and the value of the `Allow` header.
     Options(&'static str),
-    /// A path below `/responses/`: a stored response or an action on one.
-    Stored,
     /// `GET` of the caller's own key.
     OwnKey,
     /// A path outside the data plane.
@@ -33,6 +33,10 @@ pub(crate) enum Named<'a> {
     Model(&'a str),
     /// A call in Google's form.
     Call(GoogleCall<'a>),
+    /// A count of the tokens of a Responses request.
+    ResponsesInput,
+    /// A stored response.
+    Stored(StoredPath<'a>),
 }
 
 const GET: &str = "GET, HEAD, OPTIONS";
@@ -48,6 +52,8 @@ fn find(path: &str) -> Option<(Operation, Named<'_>)> {
         "/chat/completions" => Operation::ChatCompletions,
         "/completions" if !versioned => Operation::ChatCompletions,
         "/responses" => Operation::Responses,
+        "/responses/compact" => Operation::CompactResponses,
+        "/responses/input_tokens" => return Some((Operation::CountTokens, Named::ResponsesInput)),
         "/messages" => Operation::Messages,
         "/messages/count_tokens" => Operation::CountTokens,
         "/embeddings" => Operation::Embeddings,
@@ -60,6 +66,9 @@ fn find(path: &str) -> Option<(Operation, Named<'_>)> {
         "/ready" if !versioned => Operation::Ready,
         "/metrics" if !versioned => Operation::Metrics,
         _ => {
+            if let Some(stored) = stored::read(bare) {
+                return Some((Operation::StoredResponses, Named::Stored(stored)));
+            }
             let id = || bare.strip_prefix("/models/").filter(|id| !id.is_empty());
             return Some(match google::read(path) {
                 Some(GooglePath::Call(call)) => (call.method.operation(), Named::Call(call)),
@@ -127,8 +136,9 @@ pub(crate) fn is_open_to_pages(path: &str) -> bool {
 /// Routes `method` on `path`.
 pub(crate) fn meaning<'a>(method: &Method, path: &'a str) -> Meaning<'a> {
     let Some((operation, named)) = find(path) else { return other(method, path) };
-    let allow = match operation {
-        Operation::Models | Operation::Health | Operation::Ready | Operation::Metrics => GET,
+    let allow = match (operation, named) {
+        (Operation::Models | Operation::Health | Operation::Ready | Operation::Metrics, _) => GET,
+        (_, Named::Stored(stored)) => stored.part.allow(),
         _ => POST,
     };
     if fits(method, allow) {
@@ -146,16 +156,13 @@ fn other(method: &Method, path: &str) -> Meaning<'static> {
         "/key" if fits(method, GET) => Meaning::OwnKey,
         "/key" if method == Method::OPTIONS => Meaning::Options(GET),
         "/key" => Meaning::WrongMethod(None, GET),
-        bare if bare.starts_with("/responses/") => Meaning::Stored,
         _ => Meaning::Elsewhere,
     }
 }
 
+/// Returns true if `allow` contains the method. `OPTIONS`, which stands last in it, is answered elsewhere.
 fn fits(method: &Method, allow: &'static str) -> bool {
-    match allow {
-        GET => method == Method::GET || method == Method::HEAD,
-        _ => method == Method::POST,
-    }
+    method != Method::OPTIONS && allow.split(", ").any(|allowed| allowed == method.as_str())
 }
 
 #[cfg(test)]
@@ -221,11 +228,30 @@ mod tests {
     }
 
     #[test]
-    fn paths_below_responses_are_stored_response_routes() {
-        for path in ["/v1/responses/resp_1", "/responses/resp_1/cancel", "/v1/responses/input_tokens"] {
-            assert_eq!(meaning(&Method::GET, path), Meaning::Stored, "{path}");
-            assert_eq!(meaning(&Method::DELETE, path), Meaning::Stored, "{path}");
+    fn paths_below_responses_have_the_methods_of_the_vendor() {
+        for (path, want) in [
+            ("/v1/responses/resp_1", "GET, DELETE, OPTIONS"),
+            ("/responses/resp_1/cancel", POST),
+            ("/v1/responses/resp_1/input_items", "GET, OPTIONS"),
+            ("/v1/responses/input_tokens", POST),
+            ("/responses/compact", POST),
+        ] {
+            let operation = operation(path);
+            for method in [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE] {
+                let is_allowed = want.split(", ").any(|allowed| allowed == method.as_str());
+                match meaning(&method, path) {
+                    Meaning::Operation(found, _) => {
+                        assert!(is_allowed && Some(found) == operation, "{method} {path}")
+                    }
+                    other => {
+                        assert!(!is_allowed, "{method} {path}");
+                        assert_eq!(other, Meaning::WrongMethod(operation, want));
+                    }
+                }
+            }
+            assert_eq!(meaning(&Method::OPTIONS, path), Meaning::Options(want));
         }
+        assert_eq!(meaning(&Method::GET, "/v1/responses/"), Meaning::Elsewhere);
     }
 
     #[test]

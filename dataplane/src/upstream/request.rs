@@ -35,6 +35,8 @@ const JOINED_BYTES_MAX: usize = 16 << 10;
 pub(crate) enum RequestKind {
     /// `GET` without a body.
     Get,
+    /// `DELETE` without a body. Repeated, it changes nothing.
+    Delete,
     /// `POST` without side effects: it starts nothing and is not billed.
     PostSafe,
     /// `POST`.
@@ -47,12 +49,25 @@ pub(crate) enum RequestKind {
 impl RequestKind {
     /// Returns true if the request may be sent twice.
     pub(super) fn is_safe(self) -> bool {
-        matches!(self, Self::Get | Self::PostSafe)
+        matches!(self, Self::Get | Self::Delete | Self::PostSafe)
+    }
+
+    fn may_have_body(self) -> bool {
+        !matches!(self, Self::Get | Self::Delete)
+    }
+
+    fn method_name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Delete => "DELETE",
+            Self::PostSafe | Self::Post | Self::PostOnce => "POST",
+        }
     }
 
     fn method(self) -> Method {
         match self {
             Self::Get => Method::GET,
+            Self::Delete => Method::DELETE,
             Self::PostSafe | Self::Post | Self::PostOnce => Method::POST,
         }
     }
@@ -158,11 +173,11 @@ impl UpstreamRequest<'_> {
                 *value = own;
             }
         }
-        if !self.has_body() {
+        if !self.kind.may_have_body() {
             headers.remove(CONTENT_LENGTH);
-            if !self.is_fixed(&CONTENT_TYPE) {
-                headers.remove(CONTENT_TYPE);
-            }
+        }
+        if !self.has_body() && !self.is_fixed(&CONTENT_TYPE) {
+            headers.remove(CONTENT_TYPE);
         }
         self.forward(&mut headers);
         if let Some(trace) = &self.trace {
@@ -242,7 +257,7 @@ impl UpstreamRequest<'_> {
 
     fn signable<'a>(&'a self, origin: &'a Origin) -> Signable<'a> {
         Signable {
-            method: if self.has_body() { "POST" } else { "GET" },
+            method: self.kind.method_name(),
             host: origin.authority.as_str(),
             path: &self.path,
             content_type: JSON.to_str().ok().filter(|_| self.has_body()),
@@ -251,7 +266,7 @@ impl UpstreamRequest<'_> {
     }
 
     fn has_body(&self) -> bool {
-        self.kind != RequestKind::Get
+        self.kind.may_have_body() && self.segments.iter().any(|segment| !segment.is_empty())
     }
 
     fn body_bytes(&self) -> u64 {

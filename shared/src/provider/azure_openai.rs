@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::openai::{DIALECTS, QUIRKS};
-use super::path::{ANSWER, Layout, ListRule, OPENAI_RULES, Pages, PathRule};
+use super::path::{ANSWER, Layout, ListRule, OPENAI_RULES, Pages, PathRule, UpstreamCall};
 use super::{Auth, Field, ProviderKind, Reach};
 use crate::operation::Dialect;
 
@@ -43,6 +43,26 @@ const DEPLOYMENTS: &[PathRule] = &[
     },
     // Responses has no path per deployment; the model in the body is the deployment.
     PathRule { dialect: Dialect::Responses, calls: ANSWER, template: "/openai/responses" },
+    PathRule {
+        dialect: Dialect::Responses,
+        calls: &[UpstreamCall::Stored],
+        template: "/openai/responses/{id}",
+    },
+    PathRule {
+        dialect: Dialect::Responses,
+        calls: &[UpstreamCall::Cancel],
+        template: "/openai/responses/{id}/cancel",
+    },
+    PathRule {
+        dialect: Dialect::Responses,
+        calls: &[UpstreamCall::InputItems],
+        template: "/openai/responses/{id}/input_items",
+    },
+    PathRule {
+        dialect: Dialect::Responses,
+        calls: &[UpstreamCall::Compact],
+        template: "/openai/responses/compact",
+    },
     PathRule {
         dialect: Dialect::Embeddings,
         calls: ANSWER,

@@ -31,6 +31,14 @@ pub enum UpstreamCall {
     PollByPost,
     /// A request for the result of a long-running operation.
     Content,
+    /// A request for a stored response, or for its deletion.
+    Stored,
+    /// A request to cancel a stored response.
+    Cancel,
+    /// A request for the input of a stored response.
+    InputItems,
+    /// A request for a shorter form of a conversation.
+    Compact,
 }
 
 impl UpstreamCall {
@@ -48,8 +56,8 @@ pub struct PathRule {
     /// The calls that use this path.
     pub calls: &'static [UpstreamCall],
     /// The path template, such as `/models/{model}:generateContent`. `{region}`, `{project}`, `{location}` and
-    /// `{provider}` are fields of the instance, `{model}` is the model of a request, and `{id}` is the ID of an operation, which may
-    /// contain slashes. The part between `<` and `>` is omitted if the credential implies it.
+    /// `{provider}` are fields of the instance, `{model}` is the model of a request, and `{id}` is the ID of an operation or
+    /// of a stored response, which may contain slashes. The part between `<` and `>` is omitted if the credential implies it.
     pub template: &'static str,
 }
 
@@ -282,6 +290,23 @@ pub(super) const ANSWER: &[UpstreamCall] = &[UpstreamCall::Whole, UpstreamCall::
 pub(super) const OPENAI_RULES: &[PathRule] = &[
     PathRule { dialect: Dialect::Chat, calls: ANSWER, template: "/chat/completions" },
     PathRule { dialect: Dialect::Responses, calls: ANSWER, template: "/responses" },
+    PathRule { dialect: Dialect::Responses, calls: &[UpstreamCall::Stored], template: "/responses/{id}" },
+    PathRule {
+        dialect: Dialect::Responses,
+        calls: &[UpstreamCall::Cancel],
+        template: "/responses/{id}/cancel",
+    },
+    PathRule {
+        dialect: Dialect::Responses,
+        calls: &[UpstreamCall::InputItems],
+        template: "/responses/{id}/input_items",
+    },
+    PathRule {
+        dialect: Dialect::Responses,
+        calls: &[UpstreamCall::Count],
+        template: "/responses/input_tokens",
+    },
+    PathRule { dialect: Dialect::Responses, calls: &[UpstreamCall::Compact], template: "/responses/compact" },
     PathRule { dialect: Dialect::Messages, calls: ANSWER, template: "/messages" },
     PathRule {
         dialect: Dialect::Messages,

@@ -41,6 +41,18 @@ fn every_provider_kind_is_complete() {
 const CASES: &[(&str, &str, Dialect, UpstreamCall, &str)] = &[
     ("openai", "/v1", Dialect::Chat, UpstreamCall::Stream, "/v1/chat/completions"),
     ("openai", "/v1", Dialect::Responses, UpstreamCall::Whole, "/v1/responses"),
+    ("openai", "/v1", Dialect::Responses, UpstreamCall::Stored, "/v1/responses/a-1%3A0"),
+    ("openai", "/v1", Dialect::Responses, UpstreamCall::Cancel, "/v1/responses/a-1%3A0/cancel"),
+    ("openai", "/v1", Dialect::Responses, UpstreamCall::InputItems, "/v1/responses/a-1%3A0/input_items"),
+    ("openai", "/v1", Dialect::Responses, UpstreamCall::Count, "/v1/responses/input_tokens"),
+    ("openai", "/v1", Dialect::Responses, UpstreamCall::Compact, "/v1/responses/compact"),
+    (
+        "azure_openai",
+        "",
+        Dialect::Responses,
+        UpstreamCall::Stored,
+        "/openai/responses/a-1%3A0?api-version=2025-04-01-preview",
+    ),
     ("openai", "/v1", Dialect::Embeddings, UpstreamCall::Whole, "/v1/embeddings"),
     ("openai", "/v1", Dialect::Speech, UpstreamCall::Whole, "/v1/audio/speech"),
     ("openai", "/v1", Dialect::Transcription, UpstreamCall::Whole, "/v1/audio/transcriptions"),

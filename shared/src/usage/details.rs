@@ -49,7 +49,7 @@ pub struct Details {
     /// The choice of the first target, for an endpoint that is no plain list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub choice: Option<TargetChoice>,
-    /// The state that the provider stored. It leaves the journal for a table of its own.
+    /// The state that the provider stored or deleted. It leaves the journal for a table of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stored_state: Option<Box<StoredState>>,
 }

@@ -60,7 +60,7 @@ impl StateHasher {
     }
 }
 
-/// State that the provider of an exchange stored.
+/// State that the provider of an exchange stored or deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredState {
     /// The response.
@@ -69,6 +69,9 @@ pub struct StoredState {
     pub conversation: Option<StateHash>,
     /// The host and port of the provider instance; empty for one that runs in the process.
     pub address: Box<str>,
+    /// True if the exchange has deleted the response.
+    #[serde(default)]
+    pub is_deleted: bool,
 }
 
 /// Returns the owner of the state that a caller's requests create: its project, or its key if it has no project.

@@ -70,6 +70,7 @@ pub struct RecordState<'a> {
     pub response: StateHash,
     pub conversation: Option<StateHash>,
     pub address: &'a str,
+    pub is_deleted: bool,
 }
 
 /// A text that many exchanges have in common.

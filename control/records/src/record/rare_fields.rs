@@ -7,7 +7,7 @@
 //!  counts   classes as bits, then the count of each
 //!  lost     length, then for each: place of the step, bits, the count of each class, cost,
 //!           [tier,] [picture,] [vendor's cost,] [amount for quotas]
-//!  state    number of hashes, the hash of the response, [the hash of the conversation,] address
+//!  state    kind, the hash of the response, [the hash of the conversation,] address
 //!  gaps     buckets that are not empty as bits, then the count of each, the sum of all gaps
 //! ```
 //!
@@ -111,22 +111,36 @@ pub(super) fn take<'a>(record: &mut Record<'a>, bytes: &mut &'a [u8], texts: Tex
 }
 
 fn put_state(out: &mut Vec<u8>, state: &RecordState<'_>) {
-    varint::put(out, 1 + u64::from(state.conversation.is_some()));
+    varint::put(
+        out,
+        match (state.is_deleted, state.conversation) {
+            (true, _) => STATE_DELETED,
+            (false, None) => STATE_ALONE,
+            (false, Some(_)) => STATE_IN_CONVERSATION,
+        },
+    );
     out.extend_from_slice(&state.response.0);
-    state.conversation.iter().for_each(|hash| out.extend_from_slice(&hash.0));
+    let conversation = state.conversation.filter(|_| !state.is_deleted);
+    conversation.iter().for_each(|hash| out.extend_from_slice(&hash.0));
     varint::put_text(out, state.address);
 }
 
 fn take_state<'a>(bytes: &mut &'a [u8]) -> Option<RecordState<'a>> {
-    let hashes = varint::take(bytes)?;
+    let kind = varint::take(bytes)?;
     let response = take_hash(bytes)?;
-    let conversation = match hashes {
-        1 => None,
-        2 => Some(take_hash(bytes)?),
+    let conversation = match kind {
+        STATE_ALONE | STATE_DELETED => None,
+        STATE_IN_CONVERSATION => Some(take_hash(bytes)?),
         _ => return None,
     };
-    Some(RecordState { response, conversation, address: varint::take_text(bytes)? })
+    let is_deleted = kind == STATE_DELETED;
+    Some(RecordState { response, conversation, address: varint::take_text(bytes)?, is_deleted })
 }
+
+/// The kinds of state: a response, one with the conversation that it belongs to, and a response that was deleted.
+const STATE_ALONE: u64 = 1;
+const STATE_IN_CONVERSATION: u64 = 2;
+const STATE_DELETED: u64 = 3;
 
 fn take_hash(bytes: &mut &[u8]) -> Option<StateHash> {
     let (hash, rest) = bytes.split_first_chunk()?;
@@ -347,12 +361,19 @@ mod tests {
         "stop",
     ];
 
-    const STATES: [RecordState<'_>; 2] = [
-        RecordState { response: StateHash([1; 16]), conversation: None, address: "" },
+    const STATES: [RecordState<'_>; 3] = [
+        RecordState { response: StateHash([1; 16]), conversation: None, address: "", is_deleted: false },
         RecordState {
             response: StateHash([0; 16]),
             conversation: Some(StateHash([0xff; 16])),
             address: "a.example:8443",
+            is_deleted: false,
+        },
+        RecordState {
+            response: StateHash([2; 16]),
+            conversation: None,
+            address: "a.example:8443",
+            is_deleted: true,
         },
     ];
 
@@ -399,6 +420,7 @@ mod tests {
             Record { choice: Some(0), ..Record::default() },
             Record { message: "no", ..Record::default() },
             Record { stored_state: Some(STATES[0]), ..Record::default() },
+            Record { stored_state: Some(STATES[2]), ..Record::default() },
             Record::default(),
         ];
         let step = RecordStep { provider: "p", model: "m", result: "served", ..RecordStep::default() };

@@ -8,12 +8,16 @@ use shared::usage::{Provenance, owner_of_state};
 use crate::db::engine::{Db, DbResult, Row, named_params};
 use crate::db::{HOUR_MS, signed};
 
-/// Adds the state that the provider of an exchange stored, if it stored any. Runs in the transaction that stores the
-/// exchange.
+/// Adds the state that the provider of an exchange stored, if it stored any, or marks a response that the exchange has
+/// deleted. Runs in the transaction that stores the exchange. The mark stays as long as an origin would: the exchanges of
+/// several workers are stored in any order, so the one that made the response may follow.
 pub(crate) fn add(tx: &Db, record: &Record<'_>) -> DbResult<()> {
     let Some(state) = record.stored_state else { return Ok(()) };
     let is_reported = record.name(RecordName::Provenance) == Provenance::Reported.name();
     let tokens = is_reported.then(|| signed(record.tokens.total()));
+    let [provider, model] = [RecordName::Provider, RecordName::Model]
+        .map(|name| if state.is_deleted { "" } else { record.name(name) });
+    let tokens = tokens.filter(|_| !state.is_deleted);
     let owner = owner_of_state(record.name_if_any(RecordName::Project), record.name(RecordName::Key));
     let states = [Some((state.response, tokens)), state.conversation.map(|hash| (hash, None))];
     for (hash, tokens) in states.into_iter().flatten() {
@@ -21,8 +25,8 @@ pub(crate) fn add(tx: &Db, record: &Record<'_>) -> DbResult<()> {
             ":day": record.started_at_ms / DAY_MS,
             ":hash": &hash.0[..],
             ":owner": owner,
-            ":provider": record.name(RecordName::Provider),
-            ":model": record.name(RecordName::Model),
+            ":provider": provider,
+            ":model": model,
             ":address": state.address,
             ":tokens": tokens,
         };
@@ -31,7 +35,7 @@ pub(crate) fn add(tx: &Db, record: &Record<'_>) -> DbResult<()> {
     Ok(())
 }
 
-/// Returns the newest origin of the wanted state.
+/// Returns the newest origin of the wanted state. A response that was deleted has none.
 pub(super) fn find(db: &Db, wanted: &WantedState, now_ms: u64) -> DbResult<StateOrigin> {
     let WantedState { owner, hash, tells_foreign } = wanted;
     let today = now_ms / DAY_MS;
@@ -47,8 +51,12 @@ pub(super) fn find(db: &Db, wanted: &WantedState, now_ms: u64) -> DbResult<State
         })
     };
     let values = named_params! {":hash": &hash.0[..], ":owner": owner, ":days": days};
-    if let Some(own) = db.optional_row(OWN, values, own)? {
-        return Ok(own);
+    match db.optional_row(OWN, values, own)? {
+        Some(StateOrigin::Own { provider, .. }) if provider.as_str().is_empty() => {
+            return Ok(StateOrigin::Unknown);
+        }
+        Some(own) => return Ok(own),
+        None => {}
     }
     let is_foreign =
         *tells_foreign && db.exists(ANYONES, named_params! {":hash": &hash.0[..], ":days": days})?;
@@ -68,7 +76,8 @@ const DAY_MS: u64 = 24 * HOUR_MS;
 const FORGOTTEN_AT_ONCE: usize = 256;
 const ADD: &str = "INSERT INTO response_origins (day, hash, owner, provider, model, address, tokens) \
      VALUES (:day, :hash, :owner, :provider, :model, :address, :tokens) ON CONFLICT (day, hash, owner) DO UPDATE SET \
-     provider = excluded.provider, model = excluded.model, address = excluded.address, tokens = excluded.tokens";
+     provider = excluded.provider, model = excluded.model, address = excluded.address, tokens = excluded.tokens \
+     WHERE response_origins.provider <> ''";
 const OWN: &str = "SELECT provider, address, tokens FROM response_origins \
      WHERE day IN (SELECT CAST(value AS BIGINT) FROM json_each(:days)) AND hash = :hash AND owner = :owner ORDER BY day DESC LIMIT 1";
 const ANYONES: &str = "SELECT 1 FROM response_origins \

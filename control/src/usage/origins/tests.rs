@@ -22,6 +22,7 @@ fn stored(project: Option<&str>, n: u8, conversation: Option<u8>, at_ms: u64) ->
         response: hash(n),
         conversation: conversation.map(hash),
         address: "a.example:443".into(),
+        is_deleted: false,
     };
     let details = Details { stored_state: Some(Box::new(state)), ..Details::default() };
     UsageEvent { project: project.map(ProjectId::new), started_at_ms: at_ms, details, ..event(u64::from(n)) }
@@ -102,6 +103,41 @@ fn the_newest_origin_of_an_id_counts() {
     let found = table::find(process.meter.db_mut(), &wanted("project:prj", 1, false), now_ms).unwrap();
     assert_eq!(found, own(Some(30)));
     assert_eq!(process.sql("SELECT count(*) FROM response_origins"), 2, "one a day");
+}
+
+/// The exchange in which a project deletes the response `n`.
+fn deleted(n: u8, at_ms: u64) -> UsageEvent {
+    let mut event = stored(Some("prj"), n, None, at_ms);
+    event.details.stored_state.as_mut().unwrap().is_deleted = true;
+    UsageEvent { model: None, ..event }
+}
+
+#[test]
+fn a_deleted_response_stays_unknown_in_whatever_order_its_exchanges_are_stored() {
+    let home = TempDir::new().unwrap();
+    let mut process = Process::start(home.path());
+    let now_ms = unix_ms();
+    let day_before = now_ms - DAY_MS;
+    store(
+        &mut process,
+        &[
+            stored(Some("prj"), 1, None, now_ms),
+            deleted(1, now_ms),
+            deleted(2, now_ms),
+            stored(Some("prj"), 2, None, now_ms),
+            stored(Some("prj"), 3, None, day_before),
+            deleted(3, now_ms),
+            stored(Some("other"), 1, None, now_ms),
+            stored(Some("prj"), 4, None, now_ms),
+        ],
+    );
+    let db = process.meter.db_mut();
+    let find = |owner, n| table::find(db, &wanted(owner, n, false), now_ms).unwrap();
+    for n in [1, 2, 3] {
+        assert_eq!(find("project:prj", n), StateOrigin::Unknown, "{n}");
+    }
+    assert_eq!(find("project:prj", 4), own(Some(30)));
+    assert_eq!(find("project:other", 1), own(Some(30)), "one with the same ID of another project");
 }
 
 /// A port whose thread reads the database of `process`.

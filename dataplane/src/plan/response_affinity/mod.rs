@@ -11,6 +11,7 @@
 //! tables do not know of stored responses, the database of control may know (`recall.rs`): it gets their origins with the
 //! usage events.
 
+mod by_id;
 mod kept;
 mod recall;
 mod sessions;
@@ -167,7 +168,9 @@ impl ResponseAffinity {
     /// Returns the hash of the account behind a provider instance at an address.
     fn account_at(&self, provider: &ProviderId, address: &str) -> AccountHash {
         let hash = self.hasher.account(provider.as_str(), address);
-        AccountHash(u16::try_from(hash >> (u64::BITS - ACCOUNT_BITS)).unwrap_or_default())
+        let hash = u16::try_from(hash >> (u64::BITS - ACCOUNT_BITS)).unwrap_or_default();
+        // The lowest number stands for no account.
+        AccountHash(hash.max(1))
     }
 
     /// Remembers that the response with this id was created by `account` for this caller, in the conversation named by its
@@ -218,8 +221,7 @@ impl ResponseAffinity {
     pub(crate) fn wanted(&self, head: &Head, body: &[Bytes], caller: &Access) -> StateReference {
         let state = &head.state;
         if let Some(id) = &state.previous_response_id {
-            let account = self.stored.get(self.response(id, caller));
-            return account.map_or(StateReference::Unknown, |account| StateReference::At(kept(account)));
+            return self.account_of(id, caller).map_or(StateReference::Unknown, StateReference::At);
         }
         if let Some(id) = &state.conversation {
             // Conversations are created outside the gateway: each belongs to the owner that uses it first.
@@ -310,6 +312,7 @@ impl AffinityRecorder {
                 response: states.response(&id),
                 conversation: head.state.conversation.as_deref().map(|id| states.conversation(id)),
                 address: self.table.place_of(&target.provider).into(),
+                is_deleted: false,
             }));
         }
     }
@@ -326,6 +329,9 @@ impl AffinityRecorder {
         }
     }
 }
+
+/// The account of a response that was deleted, and of a conversation that is another owner's.
+const NO_ACCOUNT: AccountHash = AccountHash(0);
 
 /// Returns the host and port that an instance is at; empty for one in the process.
 fn address(provider: &ProviderInstance) -> &str {

@@ -10,7 +10,7 @@ use shared::port::{LookupRefusal, StateOrigin, WantedState};
 use shared::usage::owner_of_state;
 use wire::request::Head;
 
-use super::{AccountHash, ResponseAffinity, ResponseHash};
+use super::{AccountHash, NO_ACCOUNT, ResponseAffinity, ResponseHash};
 use crate::error::Fault;
 
 /// A look-up that has to be made before the request can be planned.
@@ -26,19 +26,33 @@ impl ResponseAffinity {
     /// Returns the look-up that the request needs; `None` if it refers to no stored state, or to state that the tables
     /// know.
     pub(crate) fn missing(&self, head: &Head, caller: &Access) -> Option<Recall> {
-        let (own, anyones, hash) = match (&head.state.previous_response_id, &head.state.conversation) {
-            (Some(id), _) => (self.response(id, caller), None, self.states.response(id)),
+        let recall = match (&head.state.previous_response_id, &head.state.conversation) {
+            (Some(id), _) => self.recall_of(id, caller),
             (None, Some(id)) => {
-                let anyones = self.conversation(id, None);
-                (self.conversation(id, Some(caller)), Some(anyones), self.states.conversation(id))
+                let own = self.conversation(id, Some(caller));
+                let hash = self.states.conversation(id);
+                let wanted = WantedState { owner: owner(caller), hash, tells_foreign: true };
+                Recall { wanted, own, anyones: Some(self.conversation(id, None)) }
             }
             (None, None) => return None,
         };
-        if self.stored.get(own).is_some() {
-            return None;
-        }
-        let owner = owner_of_state(caller.project.as_ref().map(ProjectId::as_str), caller.key.as_str());
-        Some(Recall { wanted: WantedState { owner, hash, tells_foreign: anyones.is_some() }, own, anyones })
+        self.unless_known(recall)
+    }
+
+    /// Returns the look-up of a response; `None` if the tables know it.
+    pub(crate) fn missing_response(&self, id: &str, caller: &Access) -> Option<Recall> {
+        self.unless_known(self.recall_of(id, caller))
+    }
+
+    /// Returns the look-up of a response, which the tables may know.
+    pub(crate) fn recall_of(&self, id: &str, caller: &Access) -> Recall {
+        let hash = self.states.response(id);
+        let wanted = WantedState { owner: owner(caller), hash, tells_foreign: false };
+        Recall { wanted, own: self.response(id, caller), anyones: None }
+    }
+
+    fn unless_known(&self, recall: Recall) -> Option<Recall> {
+        self.stored.get(recall.own).is_none().then_some(recall)
     }
 
     fn put_stored(&self, own: u64, anyones: Option<u64>, AccountHash(account): AccountHash) {
@@ -51,9 +65,8 @@ impl ResponseAffinity {
 impl Recall {
     /// Looks the origin up and puts it into `tables`. An error means that it cannot be known now.
     pub(crate) async fn run(self, tables: &ResponseAffinity) -> Result<(), Fault> {
-        let Self { wanted, own, anyones } = self;
-        let found = tokio::time::timeout(TIME_MAX, tables.origins.find(wanted)).await;
-        match found.unwrap_or(Err(LookupRefusal::Busy)).map_err(fault)? {
+        let (own, anyones) = (self.own, self.anyones);
+        match self.origin(tables).await? {
             StateOrigin::Own { provider, address, tokens } => {
                 tables.put_stored(own, anyones, tables.account_at(&provider, &address));
                 tokens.into_iter().for_each(|tokens| tables.note_tokens(ResponseHash(own), tokens));
@@ -65,6 +78,16 @@ impl Recall {
         }
         Ok(())
     }
+
+    /// Looks the origin up. An error means that it cannot be known now.
+    pub(crate) async fn origin(self, tables: &ResponseAffinity) -> Result<StateOrigin, Fault> {
+        let found = tokio::time::timeout(TIME_MAX, tables.origins.find(self.wanted)).await;
+        found.unwrap_or(Err(LookupRefusal::Busy)).map_err(fault)
+    }
+}
+
+fn owner(caller: &Access) -> String {
+    owner_of_state(caller.project.as_ref().map(ProjectId::as_str), caller.key.as_str())
 }
 
 fn fault(refusal: LookupRefusal) -> Fault {
@@ -74,14 +97,12 @@ fn fault(refusal: LookupRefusal) -> Fault {
         LookupRefusal::Failed => "the database does not answer",
     };
     let message = format!(
-        "The target of the stored response or conversation that the request continues cannot be looked up at the moment: \
+        "The target of the stored response or conversation that the request names cannot be looked up at the moment: \
          {why}. Try again."
     );
     Fault::new(ErrorKind::Overloaded, message).retry_after(RETRY_AFTER)
 }
 
-/// The account of a conversation that is another owner's.
-const NO_ACCOUNT: AccountHash = AccountHash(0);
 /// The longest time that a request waits for a look-up.
 const TIME_MAX: Duration = Duration::from_secs(1);
 const RETRY_AFTER: Duration = Duration::from_secs(1);

@@ -32,9 +32,9 @@ impl Counting<'_> {
             Dialect::Bedrock => {
                 [br#"{"input":{"converse":"#.as_slice(), &only(body, &BEDROCK_COUNTED)?, b"}}"].concat()
             }
+            Dialect::Messages => only(body, &MESSAGES_COUNTED)?.into(),
             Dialect::Chat
             | Dialect::Responses
-            | Dialect::Messages
             | Dialect::Embeddings
             | Dialect::GeminiEmbeddings
             | Dialect::Speech
@@ -47,14 +47,20 @@ impl Counting<'_> {
 
     /// Returns the number of tokens in the target's answer.
     pub fn tokens(&self, answer: &[u8]) -> Option<u64> {
-        let name = if self.target == Dialect::Bedrock { "inputTokens" } else { "totalTokens" };
+        let name = match self.target {
+            Dialect::Bedrock => "inputTokens",
+            Dialect::Messages => "input_tokens",
+            _ => "totalTokens",
+        };
         serde_json::from_slice::<Value>(answer).ok()?.get(name)?.as_u64()
     }
 }
 
-/// The members of a Vertex AI request, and of a Bedrock request, that a counting request may contain.
+/// The members of a Vertex AI request, of a Bedrock request and of a Messages request that a counting request may contain.
 const GEMINI_COUNTED: [&str; 3] = ["contents", "systemInstruction", "tools"];
 const BEDROCK_COUNTED: [&str; 4] = ["messages", "system", "toolConfig", "additionalModelRequestFields"];
+
+const MESSAGES_COUNTED: [&str; 6] = ["model", "messages", "system", "tools", "tool_choice", "thinking"];
 
 /// Returns an object of only those members that have one of these names.
 fn only(body: &[u8], names: &[&str]) -> Option<Vec<u8>> {

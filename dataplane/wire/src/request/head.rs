@@ -112,6 +112,8 @@ pub struct Head {
     pub is_batch: bool,
     /// True if a Gemini request has no contents of its own, as one that counts those of a request within it.
     pub lacks_conversation: bool,
+    /// True if a Responses request asks for a shorter form of its conversation instead of an answer.
+    pub is_compaction: bool,
     /// The provider-side features that a Responses request uses.
     pub state: ProviderState,
     pub(super) edits: Vec<BodyEdit>,
@@ -236,6 +238,7 @@ impl Head {
             is_poll: false,
             is_batch: false,
             lacks_conversation: false,
+            is_compaction: false,
             state: ProviderState::default(),
             edits: form.models.into_iter().map(edit).collect(),
             has_options: false,
@@ -316,6 +319,7 @@ impl HeadScan {
             is_poll: fields.value(RequestMember::Operation).is_given(),
             is_batch: kind == Some(GeminiKind::EmbeddingBatch),
             lacks_conversation: !fields.value(RequestMember::Conversation).is_given(),
+            is_compaction: false,
             state,
             has_system: fields.value(RequestMember::System) != MemberValue::Absent,
             edits: std::mem::take(&mut fields.edits),
