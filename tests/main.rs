@@ -67,6 +67,7 @@ mod kinds;
 mod labels;
 mod lanes;
 mod limits;
+mod lines;
 mod live;
 mod logs;
 mod lost;

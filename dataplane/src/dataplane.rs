@@ -195,6 +195,8 @@ impl Dataplane {
         }
         self.close_listener(Duration::ZERO).await;
         tracing::info!("no new connections; running streams may finish");
+        // Those who wait would hold the end up, and nothing may ever be left for them.
+        self.process.line_end.come();
         self.order(Order::Finish).await;
         if !self.wait_for_none(*drain).await {
             let left = self.process.connections.load(Ordering::Relaxed);

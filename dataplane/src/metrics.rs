@@ -38,6 +38,7 @@ pub(crate) struct Counters {
     pub(crate) output_tokens: AtomicU64,
     pub(crate) first_content: Histogram,
     pub(crate) duration: Histogram,
+    pub(crate) queue: Histogram,
 }
 
 /// A histogram: counts by upper bound, the total count and the sum.
@@ -49,7 +50,7 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    fn observe(&self, us: u64) {
+    pub(crate) fn observe(&self, us: u64) {
         add(&self.count, 1);
         add(&self.sum_us, us);
         let bucket = BOUNDS_US.iter().position(|bound| us <= *bound);

@@ -4,7 +4,9 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
+use shared::access::Access;
 use shared::activity::Activity;
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
@@ -13,6 +15,7 @@ use shared::proxy::Proxies;
 use shared::snapshot::SnapshotReader;
 use shared::usage::UsageLog;
 
+use crate::admit::line::{LineEnd, LineTerms};
 use crate::memory_budget::MemoryBudget;
 use crate::metrics::Counters;
 use crate::plan::response_affinity::{AffinityParams, ResponseAffinity};
@@ -68,6 +71,8 @@ pub(crate) struct Process {
     /// Answers paths outside the route table.
     pub(crate) fallback: OnceLock<Arc<dyn Handler>>,
     pub(crate) draining: AtomicBool,
+    /// Ends the lines of quotas when requests are only finished.
+    pub(crate) line_end: LineEnd,
     /// Captures exchanges; `None` while no bodies are captured.
     pub(crate) capture: Option<Arc<dyn Capture>>,
     pub(crate) alarm: Alarm,
@@ -119,6 +124,7 @@ impl Process {
             tls: Arc::new(Tls::new(upstream_tls, Resolver::start(&alarm)?, proxies)),
             fallback: OnceLock::new(),
             draining: AtomicBool::new(false),
+            line_end: LineEnd::default(),
             capture,
             alarm,
             connections: Arc::clone(&activity.connections),
@@ -126,6 +132,11 @@ impl Process {
             counters: (0..workers).map(|_| Arc::default()).collect(),
         };
         Ok((process, usage_logs))
+    }
+
+    /// Returns what the wait of a request in a line depends on; `end` is that of its budget.
+    pub(crate) fn line_terms<'a>(&'a self, access: &'a Access, end: Instant) -> LineTerms<'a> {
+        LineTerms { line_end: &self.line_end, shares: self.shares.as_ref(), access, end }
     }
 
     pub(crate) fn is_draining(&self) -> bool {

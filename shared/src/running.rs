@@ -56,6 +56,8 @@ pub struct RunningExchange {
 pub enum Stage {
     /// The client sends the request's body.
     Reading,
+    /// The request waits in the line of a quota.
+    Queued,
     /// The upstream has sent no head of an answer.
     Waiting,
     /// No attempt is in flight: the next one starts after a pause.

@@ -352,6 +352,8 @@ def limits_and_alerts(api, hook):
     api.write("POST", "/alerts/{id}/ack", alerts[0]["id"], body={})
     api.write("DELETE", "/alert-rules/{id}", rule["id"])
     api.write("PATCH", "/quotas/{id}", quota["id"], body={"limit": 9})
+    waits = {"subject": subject, "metric": "concurrent_requests", "limit": 3, "wait_ms": 1000}
+    api.write("DELETE", "/quotas/{id}", api.create("/quotas", waits)["id"])
     api.write("DELETE", "/quotas/{id}", quota["id"])
     api.write("DELETE", "/webhooks/{id}", kept["id"])
 

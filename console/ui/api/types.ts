@@ -889,6 +889,8 @@ export type ExplainedCase = {
   selector: string | null;
   /** True if the client asks for a stream. */
   stream: boolean | null;
+  /** The line of a quota in which the request would wait first; null if it would not wait. */
+  would_wait: ExplainedWait | null;
 };
 
 /** The explanations of several requests, in their order. */
@@ -932,6 +934,18 @@ export type ExplainedTarget = {
   provider: string;
 };
 
+/** A wait in the line of a quota. */
+export type ExplainedWait = {
+  /** The expected wait in milliseconds; null if nothing is known about it. */
+  expected_ms: number | null;
+  /** The ID of the quota. */
+  quota: string;
+  /** The longest wait of this request in milliseconds. */
+  wait_ms: number;
+  /** The requests that wait in its line. */
+  waiting: number;
+};
+
 /** The targets that would serve a request, and the reasons against the others. Members that are unknown because the request would be refused before its plan is made are null or empty. */
 export type Explanation = {
   /** The affinity of the request; null if it has none. */
@@ -960,6 +974,8 @@ export type Explanation = {
   selector: string | null;
   /** True if the client asks for a stream. */
   stream: boolean | null;
+  /** The line of a quota in which the request would wait first; null if it would not wait. */
+  would_wait: ExplainedWait | null;
 };
 
 /** An extension: a service outside the process that provides models. */
@@ -2003,6 +2019,8 @@ export type NewQuota = {
   /** `provider/model`, if only requests to one model count. */
   model?: string | null;
   subject: QuotaSubject;
+  /** The longest time that a request waits until it fits, in milliseconds; at most 300000. For hard limits of concurrent requests or a minute. */
+  wait_ms?: number;
   /** Absent for concurrent requests only. */
   window?: Period | null;
 };
@@ -2695,6 +2713,10 @@ export type Quota = {
   used: number;
   /** Grows with each change; the `ETag` of the object. */
   version: number;
+  /** The longest time that a request waits until it fits, in milliseconds; 0 if it is rejected at once. */
+  wait_ms: number;
+  /** Requests that wait now, at this node. */
+  waiting: number;
   /** Null only for a limit of concurrent requests. */
   window: Period | null;
 };
@@ -2713,6 +2735,8 @@ export type QuotaPatch = {
   enforcement?: Enforcement | null;
   /** In the unit of the metric; money in millionths of a dollar. */
   limit?: number | null;
+  /** In milliseconds; 0 rejects at once. */
+  wait_ms?: number | null;
 };
 
 /** The subject of a limit. */
@@ -3025,6 +3049,8 @@ export type RequestRecord = {
   provenance: Provenance;
   /** The provider that served it, or was tried last; null if none was tried. */
   provider: string | null;
+  /** The time in the lines of quotas, in microseconds; null if the request did not wait for one. */
+  queue_us: number | null;
   /** The ID of the quota that refused the exchange. */
   refused_by?: string | null;
   request_id: string;
@@ -3179,7 +3205,7 @@ export type RunningRequest = {
   /** The client's selector; empty until the body has been read. */
   selector: string;
   /** `reading` the request, `waiting` for the upstream's head, `paused` between attempts, `held` until the first content, or `streaming`. */
-  stage: "reading" | "waiting" | "paused" | "held" | "streaming";
+  stage: "reading" | "queued" | "waiting" | "paused" | "held" | "streaming";
   /** The time at which the request's head had arrived, in milliseconds since the Unix epoch. */
   started_at_ms: number;
 };
@@ -3501,6 +3527,8 @@ export type Step = {
   message?: string;
   model: string;
   provider: string;
+  /** The ID of the quota in whose line the request waited; absent unless `result` is `waited`. `spent_us` is the wait. */
+  quota?: string;
   /** `served`, or why the target did not serve. */
   result: string;
   /** The wait that the upstream asked for, in milliseconds; absent if it asked for none. */
@@ -3516,7 +3544,7 @@ export type Step = {
 };
 
 /** The result of a target in the plan of a request: served, the reason why it was not tried, or the failure of its attempt. */
-export type StepResult = "served" | "circuit_open" | "resting" | "too_long" | "no_vision" | "no_tools" | "no_dialect" | "unsupported" | "elsewhere" | "not_ready" | "not_allowed" | "private" | "no_price" | "over_quota" | "unreachable" | "no_socket" | "address_refused" | "timed_out" | "invalid" | "status" | "stream_error" | "stream_ended" | "cancelled" | "budget_exhausted";
+export type StepResult = "served" | "waited" | "circuit_open" | "resting" | "too_long" | "no_vision" | "no_tools" | "no_dialect" | "unsupported" | "elsewhere" | "not_ready" | "not_allowed" | "private" | "no_price" | "over_quota" | "unreachable" | "no_socket" | "address_refused" | "timed_out" | "invalid" | "status" | "stream_error" | "stream_ended" | "cancelled" | "budget_exhausted";
 
 /** The kind of a limit's subject. */
 export type SubjectKind = "key" | "project" | "principal" | "provider" | "gateway";

@@ -69,7 +69,7 @@ mod tests {
     fn record_names_match_the_serde_names() {
         check(Outcome::name, 5);
         check(Provenance::name, 4);
-        check(StepResult::name, 24);
+        check(StepResult::name, 25);
         check(error, 37);
     }
 }

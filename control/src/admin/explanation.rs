@@ -31,6 +31,9 @@ pub(super) struct Explanation {
     choice: Option<ExplainedChoice>,
     /// The affinity of the request; null if it has none.
     affinity: Option<ExplainedAffinity>,
+    /// The line of a quota in which the request would wait first; null if it would not wait.
+    #[serde(default)]
+    would_wait: Option<ExplainedWait>,
     /// The error that the client would get instead of an answer; null if the request would be tried.
     refusal: Option<ExplainedRefusal>,
     /// The attempts, in order, if faults are assumed; else null.
@@ -38,6 +41,20 @@ pub(super) struct Explanation {
     /// The node by whose circuits and affinity it is planned. Absent for a gateway with its own database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) node: Option<NodeLabel>,
+}
+
+/// A wait in the line of a quota.
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ExplainedWait {
+    /// The ID of the quota.
+    quota: String,
+    /// The requests that wait in its line.
+    waiting: u64,
+    /// The expected wait in milliseconds; null if nothing is known about it.
+    expected_ms: Option<u64>,
+    /// The longest wait of this request in milliseconds.
+    wait_ms: u64,
 }
 
 /// The meaning of a selector.

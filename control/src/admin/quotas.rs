@@ -183,15 +183,20 @@ struct NewQuota {
     limit: u64,
     #[serde(default)]
     enforcement: Enforcement,
+    /// The longest time that a request waits until it fits, in milliseconds; at most 300000. For hard limits of concurrent
+    /// requests or a minute.
+    #[serde(default)]
+    wait_ms: u64,
 }
 
 async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let NewQuota { subject, model, endpoint, metric, window, limit, enforcement } = call.json()?;
+    let NewQuota { subject, model, endpoint, metric, window, limit, enforcement, wait_ms } = call.json()?;
     check_window(metric, window, "")?;
     let counted = Counted { subject, model, endpoint };
     check_scope(&counted)?;
-    let create = CreateQuota { counted, metric, period: window, limit: bounded(limit, "")?, enforcement };
+    let limit = bounded(limit, "")?;
+    let create = CreateQuota { counted, metric, period: window, limit, enforcement, wait_ms };
     call.execute(StatusCode::CREATED, create).await
 }
 
@@ -205,16 +210,20 @@ struct QuotaPatch {
     limit: Option<u64>,
     #[serde(default)]
     enforcement: Option<Enforcement>,
+    /// In milliseconds; 0 rejects at once.
+    #[serde(default)]
+    wait_ms: Option<u64>,
 }
 
 async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let QuotaPatch { limit, enforcement } = call.json()?;
+    let QuotaPatch { limit, enforcement, wait_ms } = call.json()?;
     let edit = EditQuota {
         id: call.argument().to_owned(),
         if_version: call.if_match()?,
         limit: limit.map(|limit| bounded(limit, "")).transpose()?,
         enforcement,
+        wait_ms,
     };
     call.execute(StatusCode::OK, edit).await
 }

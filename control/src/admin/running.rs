@@ -87,7 +87,7 @@ pub(crate) struct Running {
     attempt: u32,
     /// `reading` the request, `waiting` for the upstream's head, `paused` between attempts, `held` until the first
     /// content, or `streaming`.
-    #[cfg_attr(test, schemars(with = "String", extend("enum" = ["reading", "waiting", "paused", "held", "streaming"])))]
+    #[cfg_attr(test, schemars(with = "String", extend("enum" = ["reading", "queued", "waiting", "paused", "held", "streaming"])))]
     stage: Stage,
     /// Bytes of the answer's body that have gone to the client.
     bytes_out: u64,

@@ -4,5 +4,6 @@ pub(crate) mod authenticate;
 pub(crate) mod authorize;
 pub(crate) mod demand;
 pub(crate) mod labels;
+pub(crate) mod line;
 pub(crate) mod quota;
 pub(crate) mod share_wait;

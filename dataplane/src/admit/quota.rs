@@ -10,7 +10,7 @@ use shared::access::Access;
 use shared::clock;
 use shared::error_kind::ErrorKind;
 use shared::id::{EndpointName, ProviderId};
-use shared::quota::{Claim, Exceeded, Metric, Period, Quota, Reservation, Scope};
+use shared::quota::{Claim, Exceeded, Metric, Period, Place, Quota, Reservation, Scope};
 use shared::routing::Target;
 
 use super::demand::Demand;
@@ -20,19 +20,20 @@ use crate::record::Record;
 
 /// Reserves the amounts that the request may use with any of `candidates`, under the quotas that do not depend on the
 /// target. Adds the reservation to the record, which settles it however the exchange ends. Returns the first quota that is
-/// exceeded.
+/// exceeded. `called` is the place of a request that was called in the line of one of them.
 pub(crate) fn reserve(
     access: &Access,
     endpoint: Option<&EndpointName>,
     demand: Demand<'_>,
     candidates: &[&Target],
-    record: &mut Record,
+    (record, called): (&mut Record, Option<&Place>),
 ) -> Result<(), Box<Exceeded>> {
     if access.quotas.is_empty() {
         return Ok(());
     }
-    let quotas = access.quotas.iter().filter(|quota| quota.scope.covers_all(endpoint));
-    let reservation = Reservation::take(quotas, &demand.claim(candidates), clock::unix_ms())?;
+    let quotas = of_caller(access, endpoint);
+    let claim = demand.claim(candidates);
+    let reservation = Reservation::take_called(quotas, &claim, (called, clock::unix_ms()))?;
     record.hold(reservation);
     Ok(())
 }
@@ -44,13 +45,14 @@ pub(crate) fn reserve_target(
     endpoint: Option<&EndpointName>,
     demand: Demand<'_>,
     target: &Target,
-    record: &mut Record,
+    (record, called): (&mut Record, Option<&Place>),
 ) -> Result<(), Box<Exceeded>> {
     let mut quotas = of_target(access, endpoint, target).peekable();
     if quotas.peek().is_none() {
         return Ok(());
     }
-    let reservation = Reservation::take(quotas, &demand.claim(&[target]), clock::unix_ms())?;
+    let claim = demand.claim(&[target]);
+    let reservation = Reservation::take_called(quotas, &claim, (called, clock::unix_ms()))?;
     record.hold_target(reservation);
     Ok(())
 }
@@ -74,17 +76,36 @@ pub(crate) fn reserve_at_provider(
     Ok(())
 }
 
-/// Returns the error of the first hard quota that depends on `target` and is used up.
-pub(crate) fn refusal_of_target(
+/// Returns the first hard quota that depends on `target` and is used up.
+pub(crate) fn exceeded_of_target(
     access: &Access,
     endpoint: Option<&EndpointName>,
     demand: Demand<'_>,
     target: &Target,
-) -> Option<Fault> {
+) -> Option<Box<Exceeded>> {
     let mut hard = of_target(access, endpoint, target).filter(|quota| quota.is_hard).peekable();
     hard.peek()?;
     let (claim, now_ms) = (demand.claim(&[target]), clock::unix_ms());
-    hard.find_map(|quota| quota.exceeded_by(&claim, now_ms)).map(|exceeded| over(&exceeded))
+    hard.find_map(|quota| quota.exceeded_by(&claim, now_ms))
+}
+
+/// Returns the first hard quota that does not depend on the target and is used up.
+pub(crate) fn exceeded_of_caller(
+    access: &Access,
+    endpoint: Option<&EndpointName>,
+    demand: Demand<'_>,
+    candidates: &[&Target],
+) -> Option<Box<Exceeded>> {
+    let (claim, now_ms) = (demand.claim(candidates), clock::unix_ms());
+    let mut hard = of_caller(access, endpoint).filter(|quota| quota.is_hard);
+    hard.find_map(|quota| quota.exceeded_by(&claim, now_ms))
+}
+
+fn of_caller<'a>(
+    access: &'a Access,
+    endpoint: Option<&'a EndpointName>,
+) -> impl Iterator<Item = &'a Arc<Quota>> {
+    access.quotas.iter().filter(move |quota| quota.scope.covers_all(endpoint))
 }
 
 fn of_target<'a>(
@@ -120,7 +141,7 @@ pub(crate) fn without_share(exceeded: &Exceeded, record: &mut Record) -> Fault {
 }
 
 /// Returns the error for an exceeded quota: the quota, the required amount, and the time to retry.
-fn over(exceeded: &Exceeded) -> Fault {
+pub(crate) fn over(exceeded: &Exceeded) -> Fault {
     let Exceeded { quota, least, wait_ms, .. } = exceeded;
     let what = match quota.metric {
         Metric::Requests | Metric::ConcurrentRequests => String::new(),
@@ -153,7 +174,7 @@ fn over(exceeded: &Exceeded) -> Fault {
 
 /// Returns the name of a quota in Google's style, such as `RequestsPerDayPerKey`: Gemini's clients wait for the end of a
 /// minute, and not for that of a day.
-fn name_of(quota: &Quota) -> Box<str> {
+pub(super) fn name_of(quota: &Quota) -> Box<str> {
     let period = quota.period.map(Period::name);
     let words =
         [Some(quota.metric.name()), period.map(|_| "per"), period, Some("per"), Some(quota.subject.name())];

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use shared::policy::FAILOVER_BUDGET_DEFAULT;
 use shared::routing::Target;
+use wire::adapt::Rejection;
 
 use super::Job;
 use super::waiting::{Waiting, rest_of};
@@ -120,15 +121,23 @@ impl NextCandidates<'_> {
     fn could_serve(&self, target: &Target) -> bool {
         let Job { access, route, head, .. } = self.job;
         target.open_ms(shared::clock::monotonic_ms()).is_none()
-            && quota::refusal_of_target(access, route.endpoint(), self.demand, target).is_none()
+            && quota::exceeded_of_target(access, route.endpoint(), self.demand, target).is_none()
             && (target.speaks(head.dialect) || self.can_translate(target))
     }
 
     /// Returns true if the request can be translated for the target. A large one, whose translation would hold up the
     /// worker, is assumed to be.
     fn can_translate(&self, target: &Target) -> bool {
-        let Job { body, .. } = self.job;
-        body.bytes() > TRANSLATED_BYTES_MAX || adapt::target_request(self.job.routed(), target).is_ok()
+        self.rejection(target).is_none()
+    }
+
+    /// Returns the reason why the request cannot be translated for the target. A large one is assumed to have none.
+    pub(super) fn rejection(&self, target: &Target) -> Option<Rejection> {
+        let Job { body, head, .. } = self.job;
+        if target.speaks(head.dialect) || body.bytes() > TRANSLATED_BYTES_MAX {
+            return None;
+        }
+        adapt::target_request(self.job.routed(), target).err()
     }
 }
 

@@ -6,6 +6,7 @@ mod failure;
 mod final_error;
 mod first_content;
 mod lanes;
+mod lines;
 mod one_attempt;
 mod opening;
 mod timeouts;
@@ -17,12 +18,13 @@ use std::future::ready;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue};
 use shared::access::Access;
 use shared::operation::Dialect;
 use shared::port::ExchangeTap;
-use shared::quota::Exceeded;
+use shared::quota::{Exceeded, Place};
 use shared::reasoning_seal::ReasoningSeal;
 use shared::routing::Target;
 use shared::snapshot::Route;
@@ -38,6 +40,7 @@ pub(crate) use self::waiting::{Waiting, rest_of};
 use self::walk::Walk;
 use crate::adapt::RoutedRequest;
 use crate::admit::demand::Demand;
+use crate::admit::line::{LineTerms, reserve_in_line};
 use crate::admit::quota::{self, Notices};
 use crate::admit::share_wait::reserve_when_granted;
 use crate::error::Fault;
@@ -71,7 +74,7 @@ pub(crate) struct Job {
     pub(crate) seal: Option<ReasoningSeal>,
 }
 
-/// A reservation that waits for a larger share of a quota.
+/// A reservation that waits in the line of a quota, or for a larger share of one.
 type Reserving<'a> = Pin<Box<dyn Future<Output = Result<(), Fault>> + 'a>>;
 
 impl Job {
@@ -80,14 +83,25 @@ impl Job {
         RoutedRequest { seal, ..self.worker.routed(&self.route, &self.head, &self.body) }
     }
 
-    /// Waits for a larger share of the exceeded quota, if other nodes share it, and reserves again. Boxed: a request that need
-    /// not wait keeps no room for it.
+    /// Returns what the wait in a line depends on; `started` is the beginning of the request.
+    fn line_terms(&self, started: Instant) -> LineTerms<'_> {
+        let end = started + self.budget.time().min(Duration::from_secs(86_400));
+        self.worker.process.line_terms(&self.access, end)
+    }
+
+    /// Waits in the line of the exceeded quota before `target` is tried, if it has a line. Otherwise waits for a larger share
+    /// of it, if other nodes share it. Then reserves again. Boxed: a request that need not wait keeps no room for it.
     fn reserved_later<'a>(
         &'a self,
-        exceeded: Box<Exceeded>,
+        (exceeded, target): (Box<Exceeded>, Option<&'a Target>),
         record: &'a mut Record,
-        reserve: impl FnMut(&mut Record) -> Result<(), Box<Exceeded>> + 'a,
+        mut reserve: impl FnMut(&mut Record, Option<&Place>) -> Result<(), Box<Exceeded>> + 'a,
     ) -> Reserving<'a> {
+        if let Some(target) = target.filter(|_| exceeded.may_wait()) {
+            let terms = self.line_terms(record.started());
+            return Box::pin(reserve_in_line((exceeded, target), terms, record, reserve));
+        }
+        let reserve = move |record: &mut Record| reserve(record, None);
         match &self.worker.process.shares {
             None => Box::pin(ready(Err(quota::refused(&exceeded, record)))),
             Some(shares) => Box::pin(reserve_when_granted(Arc::clone(shares), exceeded, record, reserve)),
@@ -140,10 +154,11 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Un
         }
         Err(fault) => return Err(refused(job, record, fault)),
     };
-    if let Err(exceeded) = quota::reserve(&job.access, route.endpoint(), demand, &candidates, record) {
-        let again =
-            |record: &mut Record| quota::reserve(&job.access, route.endpoint(), demand, &candidates, record);
-        let later = job.reserved_later(exceeded, record, again);
+    let reserve = |record: &mut Record, called: Option<&Place>| {
+        quota::reserve(&job.access, route.endpoint(), demand, &candidates, (record, called))
+    };
+    if let Err(exceeded) = reserve(record, None) {
+        let later = job.reserved_later((exceeded, candidates.first().copied()), record, reserve);
         if let Err(fault) = later.await {
             return Err(refused(job, record, fault));
         }

@@ -14,10 +14,14 @@ use shared::health::{RateLimit, Rest};
 use shared::policy::RETRY_AFTER_MAX;
 use shared::routing::Target;
 
+use super::lines::LineCandidate;
+
 /// The candidates that are left after the others.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting<'t> {
     candidates: Vec<WaitingCandidate<'t>>,
+    /// The candidates with lines of quotas, which the request enters last.
+    pub(super) lines: Vec<LineCandidate<'t>>,
 }
 
 /// A candidate that is tried later.

@@ -11,7 +11,7 @@ use shared::clock::monotonic_ms;
 use shared::health::{Admission, Evidence, Failed, Opened, Refused};
 use shared::operation::Dialect;
 use shared::policy::RETRY_AFTER_MAX;
-use shared::quota::Exceeded;
+use shared::quota::{Exceeded, Place};
 use shared::routing::Target;
 use shared::usage::StepResult;
 use wire::adapt::Rejection;
@@ -19,6 +19,7 @@ use wire::responses;
 
 use super::budget::{AttemptLimits, NextCandidates};
 use super::final_error::Reasons;
+use super::lines::LineCandidate;
 use super::one_attempt;
 use super::timeouts::exhausted;
 use super::waiting::{Waiting, let_rest, rest_of};
@@ -45,6 +46,8 @@ pub(super) enum Step {
         adapted_from: Option<Dialect>,
     },
     Moved,
+    /// A quota leaves nothing now, and has a line.
+    MustWait(Box<Exceeded>),
     /// A circuit refused the request.
     NotAdmitted,
     /// The upstream limits the rate of requests.
@@ -106,11 +109,21 @@ impl<'a> Walk<'a> {
                 return end;
             }
         }
-        if waiting.is_empty() { None } else { Box::pin(self.waiting(waiting, record)).await }
+        if !waiting.is_empty()
+            && let ControlFlow::Break(end) = Box::pin(self.waiting(&mut waiting, record)).await
+        {
+            return end;
+        }
+        let lines = std::mem::take(&mut waiting.lines);
+        if lines.is_empty() { None } else { Box::pin(self.lines(lines, record)).await }
     }
 
     /// Tries the candidates that are left, the first to be ready first.
-    async fn waiting(&mut self, mut waiting: Waiting<'_>, record: &mut Record) -> Option<Served> {
+    pub(super) async fn waiting(
+        &mut self,
+        waiting: &mut Waiting<'_>,
+        record: &mut Record,
+    ) -> ControlFlow<Option<Served>> {
         waiting.settle();
         while let Some((next, wait)) = waiting.take(monotonic_ms()) {
             if self.left() <= wait {
@@ -122,12 +135,12 @@ impl<'a> Walk<'a> {
                 record.resume();
             }
             let turn = (next.target, next.attempts);
-            if let ControlFlow::Break(end) = self.candidate(turn, &[], &mut waiting, record).await {
-                return end;
+            if let ControlFlow::Break(end) = self.candidate(turn, &[], waiting, record).await {
+                return ControlFlow::Break(end);
             }
         }
         self.reasons.shortest_rest_ms = waiting.shortest_ms(monotonic_ms());
-        None
+        ControlFlow::Continue(())
     }
 
     /// Tries one candidate, at which this request has made `before` attempts. Breaks with the answer, or without one if no
@@ -140,13 +153,28 @@ impl<'a> Walk<'a> {
         record: &mut Record,
     ) -> ControlFlow<Option<Served>> {
         let next = self.next_candidates(after, waiting);
-        match self.target((target, before), &next, record).await {
+        let step = self.target((target, before), &next, record).await;
+        self.after((step, target), waiting, record)
+    }
+
+    /// Continues after a step at `target`, as [`Self::candidate`] does.
+    pub(super) fn after<'t>(
+        &mut self,
+        (step, target): (Step, &'t Target),
+        waiting: &mut Waiting<'t>,
+        record: &mut Record,
+    ) -> ControlFlow<Option<Served>> {
+        match step {
             Step::Served { target, success, adapted_from } => {
                 ControlFlow::Break(Some(self.served(target, success, adapted_from, record)))
             }
             Step::Moved | Step::NotAdmitted | Step::Refused { again: None, .. } => ControlFlow::Continue(()),
             Step::Limited(again) | Step::Refused { again: Some(again), .. } => {
                 waiting.limited(target, again.attempts, again.wait, monotonic_ms());
+                ControlFlow::Continue(())
+            }
+            Step::MustWait(exceeded) => {
+                waiting.lines.push(LineCandidate { target, exceeded });
                 ControlFlow::Continue(())
             }
             Step::Stopped => {
@@ -160,7 +188,11 @@ impl<'a> Walk<'a> {
     pub(super) async fn renewed(&mut self, record: &mut Record) -> Option<Served> {
         let target = self.renewed_target(record).await?;
         let mut waiting = Waiting::default();
-        self.candidate((&target, 0), &[], &mut waiting, record).await.break_value().flatten()
+        match self.candidate((&target, 0), &[], &mut waiting, record).await {
+            ControlFlow::Break(end) => end,
+            ControlFlow::Continue(()) if waiting.lines.is_empty() => None,
+            ControlFlow::Continue(()) => Box::pin(self.lines(waiting.lines, record)).await,
+        }
     }
 
     /// Returns what is left of the budget.
@@ -168,7 +200,11 @@ impl<'a> Walk<'a> {
         self.job.budget.time().saturating_sub(self.started.elapsed())
     }
 
-    fn next_candidates<'n>(&self, after: &'n [&'n Target], waiting: &'n Waiting<'n>) -> NextCandidates<'n>
+    pub(super) fn next_candidates<'n>(
+        &self,
+        after: &'n [&'n Target],
+        waiting: &'n Waiting<'n>,
+    ) -> NextCandidates<'n>
     where
         'a: 'n,
     {
@@ -263,9 +299,13 @@ impl<'a> Walk<'a> {
     }
 
     /// Reserves the quotas that depend on the target.
-    fn reserve(&self, target: &Target, record: &mut Record) -> Result<(), Box<Exceeded>> {
+    pub(super) fn reserve(
+        &self,
+        target: &Target,
+        called: (&mut Record, Option<&Place>),
+    ) -> Result<(), Box<Exceeded>> {
         let Job { access, route, .. } = self.job;
-        quota::reserve_target(access, route.endpoint(), self.demand, target, record)
+        quota::reserve_target(access, route.endpoint(), self.demand, target, called)
     }
 
     /// See [`Job::reserved_later`].
@@ -275,7 +315,8 @@ impl<'a> Walk<'a> {
         target: &'b Target,
         record: &'b mut Record,
     ) -> Reserving<'b> {
-        self.job.reserved_later(exceeded, record, |record| self.reserve(target, record))
+        self.job
+            .reserved_later((exceeded, None), record, |record, called| self.reserve(target, (record, called)))
     }
 
     /// Tries one target. Holds the quotas that depend on the target while it is tried.
@@ -285,13 +326,26 @@ impl<'a> Walk<'a> {
         next: &NextCandidates<'_>,
         record: &mut Record,
     ) -> Step {
-        if let Err(exceeded) = self.reserve(target, record)
-            && let Err(fault) = self.reserve_later(exceeded, target, record).await
-        {
-            self.reasons.keep_over_quota(fault, target);
-            record.skip(target, StepResult::OverQuota);
-            return Step::Moved;
+        if let Err(exceeded) = self.reserve(target, (record, None)) {
+            if exceeded.may_wait() {
+                return self.put_off(target, exceeded, next, record);
+            }
+            if let Err(fault) = self.reserve_later(exceeded, target, record).await {
+                self.reasons.keep_over_quota(fault, target);
+                record.skip(target, StepResult::OverQuota);
+                return Step::Moved;
+            }
         }
+        self.reserved((target, before), next, record).await
+    }
+
+    /// Tries one target, of whose quotas the request holds its part.
+    pub(super) async fn reserved(
+        &mut self,
+        (target, before): (&Target, u32),
+        next: &NextCandidates<'_>,
+        record: &mut Record,
+    ) -> Step {
         let step = if target.provider.lanes.is_empty() {
             self.attempts((target, before), next, record).await
         } else {

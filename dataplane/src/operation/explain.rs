@@ -7,13 +7,15 @@
 //!   "candidates": [{"provider": "a", "model": "m", "adapted": "messages"}],
 //!   "passed_over": [{"provider": "b", "model": "m", "reason": "circuit_open", "wait_ms": 12000}],
 //!   "budget_ms": 120000, "choice": null, "affinity": {"key": "conversation-7", "starts_at": {"provider": "a", "model": "m"}},
-//!   "refusal": null, "path": null }
+//!   "would_wait": null, "refusal": null, "path": null }
 //! ```
 //!
 //! `choice` is `{"order", "chosen_by"}` for an endpoint that is no plain list; its candidates have `tier`, `weight` and what
 //! decided: `share`, `in_flight`, `first_content_us` or `cost_micro_usd`.
 //! A candidate whose provider has several keys has `credentials`: those that would be tried, in order, each with
 //! `credential` (`c2`), `in_flight`, and the `reason` and `wait_ms` if it rests or has an open circuit.
+//! `would_wait` is the line of a quota in which the request would wait first: `{"quota", "waiting", "expected_ms", "wait_ms"}`;
+//! `expected_ms` is null if unknown, `wait_ms` the longest wait.
 //! `candidates` is in the order of the attempts. A candidate that rests is in `passed_over`; if all rest, those that would be
 //! tried anyway are in both. In a candidate, `adapted` is absent for targets that speak the client's protocol; `dropped` and `changed`
 //! name the fields that are not sent as they are, and `body` the members that settings change. `reason` is one of the results in a record's trace. `refusal` is the
@@ -27,15 +29,19 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 use serde_json::{Value, json};
+use shared::clock::unix_ms;
 use shared::health::Rest;
 use shared::operation::{Dialect, Operation};
 use shared::port::AssumedFault;
+use shared::quota::Exceeded;
 use shared::routing::Target;
 use shared::snapshot::Route;
 use shared::usage::StepResult;
 use wire::adapt::Rejection;
 
 use crate::adapt;
+use crate::admit::line::LineTerms;
+use crate::admit::quota;
 use crate::attempt::{self, FailoverBudget, Waiting};
 use crate::error::Fault;
 use crate::operation::rehearsal::{RehearsedCandidate, RehearsedRequest, rehearse};
@@ -73,8 +79,12 @@ pub(crate) struct TargetChecks<'a> {
     /// Returns the names of the fields that would be left out, the fields that would be changed, and the members that
     /// settings would change.
     pub(crate) told: &'a dyn Fn(&Route, &Target) -> [Vec<String>; 3],
-    /// Returns the refusal if a quota that depends on the target is used up.
-    pub(crate) is_over: &'a dyn Fn(&Route, &Target) -> Option<Fault>,
+    /// Returns the quota that depends on the target and is used up, if any.
+    pub(crate) is_over: &'a dyn Fn(&Route, &Target) -> Option<Box<Exceeded>>,
+    /// Returns the quota that is used up regardless of the target, if any.
+    pub(crate) is_over_before: &'a dyn Fn(&Route, &[&Target]) -> Option<Box<Exceeded>>,
+    /// What a wait in the line of a quota depends on.
+    pub(crate) terms: LineTerms<'a>,
 }
 
 /// Explains a request whose selector resolved to `selected`.
@@ -115,9 +125,21 @@ pub(crate) fn plan(
     let resting = take_out(&mut candidates, &|target| attempt::rest_of(target).filter(|_| !is_alone));
     let rests = resting.iter().map(|(target, rest)| passed(target, StepResult::Resting, Some(rest.wait_ms)));
     passed_over.extend(rests);
-    let rehearsed = rehearsed(question, &candidates, &resting);
+    let mut to_rehearse = rehearsed(question, &candidates, &resting);
     let rest_ms = if candidates.is_empty() { put_back(question, &resting, &mut candidates) } else { None };
-    let over = over.into_iter().map(|(_, fault)| fault).min_by_key(attempt::wait_of);
+    let mut would_wait = route.as_ref().and_then(|route| {
+        let exceeded = (checks.is_over_before)(route, &candidates)?;
+        exceeded.may_wait().then(|| would_wait_for(&exceeded, checks.terms))
+    });
+    if candidates.is_empty() && rest_ms.is_none() {
+        // Their lines are entered only when no other candidate can serve the request.
+        let lines = over.iter().filter(|(_, exceeded)| exceeded.may_wait());
+        would_wait = would_wait
+            .or_else(|| lines.clone().next().map(|(_, exceeded)| would_wait_for(exceeded, checks.terms)));
+        candidates.extend(lines.map(|(target, _)| *target));
+        to_rehearse = rehearsed(question, &candidates, &[]);
+    }
+    let over = over.into_iter().map(|(_, exceeded)| quota::over(&exceeded)).min_by_key(attempt::wait_of);
     if let (true, Some(wait_ms)) = (candidates.is_empty(), rest_ms) {
         refusal = Some(attempt::all_resting(wait_ms));
     } else if let (true, Some(fault)) = (candidates.is_empty(), over) {
@@ -131,7 +153,7 @@ pub(crate) fn plan(
     let path = question.faults.map(|faults| {
         let (budget, stream) = (question.budget, question.stream);
         let once = dialect == Dialect::Videos;
-        rehearse(&rehearsed, RehearsedRequest { faults, route: route.as_ref(), budget, stream, once })
+        rehearse(&to_rehearse, RehearsedRequest { faults, route: route.as_ref(), budget, stream, once })
     });
     let choice = choice.map(|choice| choice.recorded);
     let shown = shown(question, route.as_ref(), checks, &candidates);
@@ -148,6 +170,7 @@ pub(crate) fn plan(
         "budget_ms": u64::try_from(question.budget.time().as_millis()).unwrap_or(u64::MAX),
         "choice": choice,
         "affinity": starts_at.map(|(key, target)| json!({"key": key, "starts_at": target})),
+        "would_wait": would_wait,
         "refusal": refusal.as_ref().map(refused),
         "path": path,
     }))
@@ -167,6 +190,17 @@ fn rehearsed<'a>(
         rest,
     });
     with_lanes.collect()
+}
+
+/// Returns the line in which the request would wait.
+fn would_wait_for(exceeded: &Exceeded, terms: LineTerms<'_>) -> Value {
+    let (quota, request) = (&exceeded.quota, terms.request(exceeded));
+    json!({
+        "quota": quota.id,
+        "waiting": quota.counter.waiting(),
+        "expected_ms": quota.expected_wait_ms(&request, unix_ms()),
+        "wait_ms": request.wait_ms_max,
+    })
 }
 
 /// Returns the candidates for display.
@@ -200,6 +234,7 @@ pub(crate) fn early(operation: Option<Operation>, fault: &Fault) -> Response<Res
         "budget_ms": null,
         "choice": null,
         "affinity": null,
+        "would_wait": null,
         "refusal": refused(fault),
         "path": null,
     }))

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -136,10 +136,22 @@ pub(crate) async fn explain(
     };
     let demand = question.needs.demand;
     let is_over = |route: &Route, target: &Target| {
-        let refusal = quota::refusal_of_target(authorized.access, route.endpoint(), demand, target);
-        refusal.filter(|_| !head.is_poll)
+        let exceeded = quota::exceeded_of_target(authorized.access, route.endpoint(), demand, target);
+        exceeded.filter(|_| !head.is_poll)
     };
-    let checks = TargetChecks { refuses: &refuses, told: &told, is_over: &is_over };
+    let is_over_before = |route: &Route, candidates: &[&Target]| {
+        let exceeded = quota::exceeded_of_caller(authorized.access, route.endpoint(), demand, candidates);
+        exceeded.filter(|_| !head.is_poll)
+    };
+    let end = authorized.started + question.budget.time().min(Duration::from_secs(86_400));
+    let terms = worker.process.line_terms(authorized.access, end);
+    let checks = TargetChecks {
+        refuses: &refuses,
+        told: &told,
+        is_over: &is_over,
+        is_over_before: &is_over_before,
+        terms,
+    };
     Ok(explain::plan(&question, selected, &checks))
 }
 

@@ -72,6 +72,11 @@ fn render(process: &Process) -> String {
     text.histogram("llmgw_exchange_seconds", "Time from the request to the end of the response.", |c| {
         &c.duration
     });
+    text.histogram(
+        "llmgw_queue_seconds",
+        "Time that requests waited in lines of quotas, of those that did.",
+        |c| &c.queue,
+    );
     text.gauge(
         "llmgw_connections",
         "Open client connections.",

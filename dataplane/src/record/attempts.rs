@@ -9,7 +9,7 @@ use shared::error_rule::AppliedRule;
 use shared::id::ProviderId;
 use shared::operation::Dialect;
 use shared::prices::{Bill, Billed, price};
-use shared::quota::Metric;
+use shared::quota::{Metric, Quota};
 use shared::routing::{InstanceReach, Target};
 use shared::running::Stage;
 use shared::sanitize::without_quoted_text;
@@ -117,6 +117,37 @@ impl Record {
             names.split_at(end).0.into()
         });
         self.note(|event| (event.details.adapted, event.details.dropped) = (target, dropped));
+    }
+
+    /// Records that the exchange waits in the line of a quota before `target` is tried.
+    pub(crate) fn begin_wait(&mut self, target: &Target, quota: &Quota) {
+        self.pause();
+        self.running.enter(Stage::Queued);
+        let now = Instant::now();
+        self.waits_since = Some(now);
+        let start_us = Some(micros(now - self.started));
+        let message = Some(quota.id.clone());
+        let step = TraceStep { start_us, message, ..step(target, StepResult::Waited) };
+        self.note(|event| event.trace.push(step));
+    }
+
+    /// Records the end of the wait, and, if it was for another one than at first, the target and the quota.
+    pub(crate) fn end_wait(&mut self, called: Option<(&Target, &Quota)>) {
+        let Some(since) = self.waits_since.take() else { return };
+        self.resume();
+        self.running.enter(Stage::Paused);
+        let spent_us = micros(since.elapsed());
+        self.queue_us = Some(self.queue_us.unwrap_or(0).saturating_add(spent_us));
+        self.note(|event| {
+            let mut steps = event.trace.iter_mut().rev();
+            let Some(step) = steps.find(|step| step.result == StepResult::Waited) else { return };
+            step.spent_us = Some(spent_us);
+            if let Some((target, quota)) = called {
+                step.provider = target.provider.id.clone();
+                step.model = target.model.id.clone();
+                step.message = Some(quota.id.clone());
+            }
+        });
     }
 
     /// Records the start of a pause before an attempt.

@@ -14,13 +14,14 @@
 //! If several nodes share the limit, admission compares with the share of this node instead (`allowance.rs`), and `taken`
 //! also contains what was taken away from the share.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
 use super::allowance::{Allowance, ShortHold};
 use super::counter_share::{CounterShare, SharedLimit};
+use super::line::Line;
 use super::minute::Minute;
 use super::{Ask, Full, Period};
 use crate::clock;
@@ -34,6 +35,8 @@ pub struct Counter {
     short: ShortHold,
     /// `None` if this process alone uses the limit.
     shared: Option<Box<SharedLimit>>,
+    /// The requests that wait, once any may.
+    pub(super) line: OnceLock<Box<Line>>,
 }
 
 #[derive(Debug)]
@@ -95,7 +98,8 @@ impl Counter {
             Some(window) => Kind::Calendar(period, ArcSwap::from_pointee(Window::new(window, None))),
             None => Kind::Sliding(Box::default(), clock),
         };
-        Self { since_ms: AtomicU64::new(since_ms), kind, short: ShortHold::free(), shared: None }
+        let since_ms = AtomicU64::new(since_ms);
+        Self { since_ms, kind, short: ShortHold::free(), shared: None, line: OnceLock::new() }
     }
 
     /// Creates a counter of currently held amounts, without windows.
@@ -318,6 +322,47 @@ impl Counter {
         if is_short {
             allowance.map_or(&self.short, |allowance| &allowance.short).end();
         }
+        self.freed();
+    }
+}
+
+/// What the line of a quota asks about its counter.
+impl Counter {
+    /// Returns true if `amount` is left under `limit` now.
+    pub(super) fn leaves(&self, amount: u64, limit: u64, now_ms: u64) -> bool {
+        if limit == u64::MAX {
+            return true;
+        }
+        if self.shared.as_ref().is_some_and(|limit| limit.is_cut_off()) {
+            return false;
+        }
+        let left = |taken: &AtomicU64, allowance: Option<&Allowance>| {
+            allowance.map_or(limit, Allowance::ceiling).saturating_sub(taken.load(Ordering::Relaxed))
+        };
+        amount
+            <= match &self.kind {
+                Kind::Calendar(..) => {
+                    self.window(now_ms).map_or(0, |window| left(&window.taken, window.allowance.as_deref()))
+                }
+                Kind::Sliding(minute, clock) => left(minute.filled(clock(now_ms)), self.sliding_allowance()),
+            }
+    }
+
+    /// Returns the time until a sliding minute leaves `amount` because its seconds expire; `None` for other counters.
+    pub(super) fn sliding_wait_ms(&self, amount: u64, limit: u64, now_ms: u64) -> Option<u64> {
+        let Kind::Sliding(minute, clock) = &self.kind else { return None };
+        let limit = self.sliding_allowance().map_or(limit, Allowance::ceiling);
+        let is_left = amount <= limit.saturating_sub(minute.filled(clock(now_ms)).load(Ordering::Relaxed));
+        Some(if is_left { 0 } else { minute.wait_ms(amount, limit, clock(now_ms)) })
+    }
+
+    /// Returns the time at which to look whether `amount` is left, if nothing in this process may cause that.
+    pub(super) fn look_at_ms(&self, amount: u64, limit: u64, now_ms: u64) -> Option<u64> {
+        let expires_ms = self.sliding_wait_ms(amount, limit, now_ms).map(|wait_ms| wait_ms.max(1));
+        // Another node may return what it holds.
+        let returns_ms = self.shared.is_some().then_some(SHARE_PAUSE_MS);
+        let wait_ms = expires_ms.into_iter().chain(returns_ms).min()?;
+        Some(now_ms.saturating_add(wait_ms))
     }
 }
 
@@ -400,5 +445,7 @@ fn change(sum: &AtomicU64, change: impl Fn(u64) -> u64) {
     let _ = sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| Some(change(before)));
 }
 
+/// The time between two looks at what other nodes return, while requests wait.
+const SHARE_PAUSE_MS: u64 = 1_000;
 /// The maximum amount of a hold: a client may ask for any number of tokens.
 pub(super) const AMOUNT_MAX: u64 = 1 << 44;

@@ -7,6 +7,7 @@
 mod allowance;
 mod counter;
 mod counter_share;
+mod line;
 mod minute;
 mod period;
 mod reservation;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::counter::{Counter, Hold, Reading};
 pub use self::counter_share::CounterShare;
+pub use self::line::{LineRefusal, LineRequest, PLACES_MAX, Payer, Place};
 pub use self::period::Period;
 pub use self::reservation::{Claim, Exceeded, Reservation, ShareNeed, Spent};
 pub use self::scope::{Scope, Subject};
@@ -46,6 +48,9 @@ pub struct Quota {
     pub limit: u64,
     /// True if the limit rejects requests that do not fit; false if it only counts.
     pub is_hard: bool,
+    /// The longest time that a request waits until it fits, in milliseconds; 0 if it is rejected at once, and for a limit
+    /// that only counts.
+    pub wait_ms: u64,
     /// The counter of used and reserved amounts.
     pub counter: Arc<Counter>,
 }
@@ -116,6 +121,15 @@ impl Quota {
     /// Returns the limit in counted units.
     pub fn limit_in_units(&self) -> u64 {
         self.limit.saturating_mul(self.metric.units())
+    }
+
+    /// Opens the line if requests may wait, and lets those who wait fit under this limit.
+    fn prepare_line(&self) {
+        let limit = if self.is_hard { self.limit_in_units() } else { u64::MAX };
+        if self.has_line() {
+            self.counter.open_line(limit);
+        }
+        self.counter.set_line_limit(limit);
     }
 
     /// Returns true if the quota rejects requests of unknown cost.
@@ -221,6 +235,7 @@ impl Counters {
         let known = by_id.entry(quota.id.clone()).or_insert_with(|| {
             quota.counter.held_since(u64::MAX);
             unpublished.push(Arc::clone(&quota.counter));
+            quota.prepare_line();
             Arc::new(quota)
         });
         Arc::clone(known)
@@ -235,17 +250,28 @@ impl Counters {
     /// Replaces quotas that were published with another limit or enforcement. They have the counters of the former ones.
     pub fn replace(&self, quotas: impl Iterator<Item = Arc<Quota>>) {
         let mut known = self.lock();
-        quotas.for_each(|quota| drop(known.by_id.insert(quota.id.clone(), quota)));
+        quotas.for_each(|quota| {
+            quota.prepare_line();
+            known.by_id.insert(quota.id.clone(), quota);
+        });
     }
 
     /// Removes a quota.
     pub fn remove(&self, id: &str) {
-        self.lock().by_id.remove(id);
+        if let Some(quota) = self.lock().by_id.remove(id) {
+            quota.counter.set_line_limit(u64::MAX);
+        }
     }
 
     /// Removes all quotas for which `is_kept` returns false.
     pub fn retain(&self, is_kept: impl Fn(&str) -> bool) {
-        self.lock().by_id.retain(|id, _| is_kept(id));
+        self.lock().by_id.retain(|id, quota| {
+            let stays = is_kept(id);
+            if !stays {
+                quota.counter.set_line_limit(u64::MAX);
+            }
+            stays
+        });
     }
 
     fn lock(&self) -> MutexGuard<'_, KnownQuotas> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::counter::AMOUNT_MAX;
 use super::share::{GrantNeed, WindowKey};
-use super::{Ask, Hold, Metric, Period, Quota};
+use super::{Ask, Full, Hold, Metric, Period, Place, Quota};
 use crate::usage::{Lost, Outcome, TokenCounts};
 
 /// The amounts that an exchange may use. The `least` amounts are those it probably needs; the `wanted` amounts are
@@ -49,6 +49,7 @@ struct Part {
     hold: Hold,
     /// True if the limit only counts, and would have rejected this amount.
     is_over: bool,
+    taken_at_ms: u64,
 }
 
 /// A hard quota does not leave the amount that an exchange needs.
@@ -132,20 +133,38 @@ impl Spent {
 }
 
 impl Reservation {
-    /// Reserves `claim` in every quota, or nothing in any of them.
+    /// Reserves `claim` in every quota, or nothing in any of them. Overtakes nobody who waits for one of them.
     pub fn take<'a>(
         quotas: impl IntoIterator<Item = &'a Arc<Quota>>,
         claim: &Claim,
         now_ms: u64,
     ) -> Result<Self, Box<Exceeded>> {
+        Self::take_called(quotas, claim, (None, now_ms))
+    }
+
+    /// Like [`Self::take`], for a request that was called in the line of one of the quotas.
+    pub fn take_called<'a>(
+        quotas: impl IntoIterator<Item = &'a Arc<Quota>>,
+        claim: &Claim,
+        (called, now_ms): (Option<&Place>, u64),
+    ) -> Result<Self, Box<Exceeded>> {
         let mut taken = Self::default();
         for quota in quotas {
             let (least, wanted) = claim.of(quota.metric);
             let is_over = !quota.is_hard && quota.exceeded_by(claim, now_ms).is_some();
-            let limit = quota.is_hard.then(|| quota.limit_in_units());
-            match quota.counter.take(Ask { least, wanted, limit }, now_ms) {
-                Ok(hold) => taken.0.push(Part { quota: Arc::clone(quota), hold, is_over }),
-                Err(_) => {
+            let (limit, must_wait) = match called.filter(|place| place.is_of(quota)) {
+                Some(place) => (place.limit(), false),
+                None => (quota.is_hard.then(|| quota.limit_in_units()), quota.has_waiting()),
+            };
+            let hold = match must_wait {
+                true => Err(Full),
+                false => quota.counter.take(Ask { least, wanted, limit }, now_ms),
+            };
+            match hold {
+                Ok(hold) => {
+                    taken.0.push(Part { quota: Arc::clone(quota), hold, is_over, taken_at_ms: now_ms });
+                }
+                Err(Full) => {
                     taken.release();
                     return Err(Exceeded::new(quota, (least, wanted), now_ms));
                 }
@@ -181,7 +200,10 @@ impl Reservation {
 
     /// Replaces the reserved amounts with the used ones. An unknown amount counts as the reserved one.
     pub fn settle(self, spent: &Spent) {
-        for Part { quota, hold, .. } in self.0 {
+        for Part { quota, hold, taken_at_ms, .. } in self.0 {
+            if quota.metric == Metric::ConcurrentRequests {
+                quota.counter.note_held(taken_at_ms);
+            }
             let used = spent.amount(quota.metric).unwrap_or_else(|| hold.amount());
             quota.counter.settle(hold, used);
         }
@@ -199,6 +221,11 @@ impl Exceeded {
     fn new(quota: &Arc<Quota>, (least, wanted): (u64, u64), now_ms: u64) -> Box<Self> {
         let wait_ms = quota.counter.wait_ms(least, quota.limit_in_units(), now_ms);
         Box::new(Self { quota: Arc::clone(quota), least, wanted, wait_ms })
+    }
+
+    /// Returns true if the request may wait until the amount is left.
+    pub fn may_wait(&self) -> bool {
+        self.quota.has_line() && self.least <= self.quota.limit_in_units()
     }
 
     /// True if as much as the exchange needs is neither used nor reserved at any node, as far as this node knows: then it only
@@ -229,6 +256,6 @@ impl Quota {
         let (least, wanted) = claim.of(self.metric);
         let reading = self.counter.read(now_ms);
         let left = self.limit_in_units().saturating_sub(reading.used).saturating_sub(reading.reserved);
-        (least > left).then(|| Exceeded::new(self, (least, wanted), now_ms))
+        (least > left || self.has_waiting()).then(|| Exceeded::new(self, (least, wanted), now_ms))
     }
 }

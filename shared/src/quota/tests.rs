@@ -30,6 +30,7 @@ fn quota(metric: Metric, limit: u64, is_hard: bool) -> Arc<Quota> {
         period: Some(Period::Hour),
         limit,
         is_hard,
+        wait_ms: 0,
         counter: Arc::new(counter_on_wall_clock(Period::Hour, NOON)),
     })
 }

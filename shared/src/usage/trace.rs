@@ -26,7 +26,7 @@ pub struct TraceStep {
     /// The time from the start of the attempt to its end or first content, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent_us: Option<u64>,
-    /// The time from the request head to the start of the attempt, in microseconds; absent for a skipped target.
+    /// The time from the request head to the start of the attempt or wait, in microseconds; absent for a skipped target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_us: Option<u64>,
     /// The error of a failed attempt, sanitized and without quoted text, at most [`MESSAGE_CHARS_MAX`](Self::MESSAGE_CHARS_MAX)
@@ -99,6 +99,8 @@ pub struct Lost {
 pub enum StepResult {
     /// The target answered.
     Served,
+    /// Not tried yet: the request waited in the line of a quota. The message is the ID of the quota.
+    Waited,
     /// Skipped: its circuit is open.
     CircuitOpen,
     /// Skipped: it rests, because its upstream limits the rate of requests.
@@ -149,8 +151,9 @@ pub enum StepResult {
 
 impl StepResult {
     /// Every result.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Served,
+        Self::Waited,
         Self::CircuitOpen,
         Self::Resting,
         Self::TooLong,
@@ -180,6 +183,7 @@ impl StepResult {
     pub fn name(self) -> &'static str {
         match self {
             Self::Served => "served",
+            Self::Waited => "waited",
             Self::CircuitOpen => "circuit_open",
             Self::Resting => "resting",
             Self::TooLong => "too_long",
@@ -225,7 +229,8 @@ impl StepResult {
             | Self::StreamEnded
             | Self::Cancelled
             | Self::BudgetExhausted => true,
-            Self::CircuitOpen
+            Self::Waited
+            | Self::CircuitOpen
             | Self::Resting
             | Self::TooLong
             | Self::NoVision

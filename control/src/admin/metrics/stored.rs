@@ -22,6 +22,8 @@ struct QuotaFigures {
     ok: u64,
     warning: u64,
     exhausted: u64,
+    /// The number of requests in the line of each limit that lets requests wait, by its ID.
+    waiting: Vec<(Box<str>, usize)>,
 }
 
 impl StoredFigures {
@@ -40,10 +42,15 @@ impl StoredFigures {
         for (state, count) in [("pending", pending), ("dead", dead), ("for_workers", for_workers)] {
             text.value("llmgw_outbox_deliveries", &[("state", state)], count);
         }
-        let QuotaFigures { ok, warning, exhausted } = self.quotas;
+        let QuotaFigures { ok, warning, exhausted, waiting } = &self.quotas;
         text.begin("llmgw_quotas", "gauge", "Limits by use: ok, warning from 80 %, exhausted.");
         for (state, count) in [("ok", ok), ("warning", warning), ("exhausted", exhausted)] {
             text.value("llmgw_quotas", &[("state", state)], count);
+        }
+        let help = "Requests that wait in the line of a limit, by its ID; limits that let requests wait.";
+        text.begin("llmgw_waiting_requests", "gauge", help);
+        for (quota, count) in waiting {
+            text.value("llmgw_waiting_requests", &[("quota", quota)], count);
         }
     }
 
@@ -76,7 +83,11 @@ impl QuotaFigures {
                 _ => &mut figures.ok,
             };
             *state += 1;
+            if quota.has_line() {
+                figures.waiting.push((quota.id.clone(), quota.counter.waiting()));
+            }
         }
+        figures.waiting.sort();
         figures
     }
 }
@@ -103,6 +114,7 @@ mod tests {
                 period: Some(Period::Day),
                 limit: 10,
                 is_hard: true,
+                wait_ms: 0,
                 counter: Arc::new(Counter::new(Period::Day, unix_ms())),
             });
             let micro = match n {
@@ -113,7 +125,7 @@ mod tests {
             };
             quota.counter.add(unix_ms(), micro * 1_000, unix_ms());
         }
-        let QuotaFigures { ok, warning, exhausted } = QuotaFigures::of(&counters);
+        let QuotaFigures { ok, warning, exhausted, .. } = QuotaFigures::of(&counters);
         assert_eq!((ok, warning, exhausted), (10_001, 1, 2));
     }
 }

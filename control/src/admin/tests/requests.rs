@@ -104,7 +104,7 @@ fn one_request_is_shown_with_its_trace() {
         "units": {
             "characters": 0, "audio_ms": 0, "video_ms": 0, "images": 0, "searches": 0, "tool_calls": 0,
         },
-        "provenance": "reported", "tier": null, "picture": null,
+        "queue_us": null, "provenance": "reported", "tier": null, "picture": null,
         "cost_micro_usd": 1.5, "lost_micro_usd": 0.0, "vendor_cost_micro_usd": null,
         "upstream_id": null, "tags": {}, "end_user": null,
         "price": "config in 0.05 out 0.05", "head_us": 500, "first_content_us": 700,

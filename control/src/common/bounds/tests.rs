@@ -388,6 +388,8 @@ shared/src/lanes.rs KEYS_MAX refuses
 shared/src/prices/form.rs PARTS_MAX refuses
 shared/src/quota/counter.rs AMOUNT_MAX range
 shared/src/quota/counter_share/mod.rs WINDOWS_MAX cache
+shared/src/quota/line/mod.rs PLACES_MAX refuses
+shared/src/quota/line/service_times.rs SLOTS latest
 shared/src/quota/minute.rs SUM_MAX range
 shared/src/quota/minute.rs TURN_MAX range
 shared/src/quota/share/mod.rs ACTIONS_MAX steps

@@ -32,6 +32,8 @@ pub(crate) struct QuotaRow {
     /// The limit in the unit of the metric; money in micro-dollars.
     pub(crate) limit: u64,
     pub(crate) enforcement: Enforcement,
+    /// The longest time that a request waits until it fits, in milliseconds; 0 if it is rejected at once.
+    pub(crate) wait_ms: u64,
     /// Grows with each change; the `ETag` of the object.
     pub(crate) version: u64,
     /// In milliseconds since the Unix epoch.
@@ -123,6 +125,7 @@ impl QuotaRow {
             period: row.get::<Option<StoredName<Period>>>("period")?.map(|named| named.0),
             limit: row.get("amount")?,
             enforcement: if hard { Enforcement::Hard } else { Enforcement::Warn },
+            wait_ms: row.get("wait_ms")?,
             version: row.get("version")?,
             created_at_ms: row.get("created_at_ms")?,
             updated_at_ms: row.get("updated_at_ms")?,
@@ -242,6 +245,7 @@ pub(crate) fn put(tx: &Db, row: &QuotaRow) -> DbResult<()> {
             ":period": row.period.map(Period::name),
             ":amount": row.limit,
             ":hard": row.is_hard(),
+            ":wait": row.wait_ms,
             ":version": row.version,
             ":created": row.created_at_ms,
             ":updated": row.updated_at_ms,
@@ -292,9 +296,9 @@ const ALL: &str = "SELECT * FROM quotas ORDER BY id";
 const OF_SUBJECT: &str = "SELECT * FROM quotas WHERE kind = :kind AND subject = :subject ORDER BY id";
 const TWIN: &str = "SELECT id FROM quotas WHERE kind = :kind AND subject = :subject AND model IS NOT DISTINCT FROM :model \
      AND endpoint IS NOT DISTINCT FROM :endpoint AND metric = :metric AND period IS NOT DISTINCT FROM :period AND hard = :hard AND id <> :id";
-const PUT: &str = "INSERT INTO quotas (id, kind, subject, model, endpoint, metric, period, amount, hard, version, \
-     created_at_ms, updated_at_ms) VALUES (:id, :kind, :subject, :model, :endpoint, :metric, :period, :amount, :hard, \
-     :version, :created, :updated) \
-     ON CONFLICT (id) DO UPDATE SET amount = excluded.amount, hard = excluded.hard, version = excluded.version, \
-     updated_at_ms = excluded.updated_at_ms";
+const PUT: &str = "INSERT INTO quotas (id, kind, subject, model, endpoint, metric, period, amount, hard, wait_ms, \
+     version, created_at_ms, updated_at_ms) VALUES (:id, :kind, :subject, :model, :endpoint, :metric, :period, :amount, \
+     :hard, :wait, :version, :created, :updated) \
+     ON CONFLICT (id) DO UPDATE SET amount = excluded.amount, hard = excluded.hard, wait_ms = excluded.wait_ms, \
+     version = excluded.version, updated_at_ms = excluded.updated_at_ms";
 const DELETE: &str = "DELETE FROM quotas WHERE id = :id";

@@ -195,7 +195,7 @@ mod tests {
         let mut process = Process::start(home.path());
         let db = process.meter.db_mut();
         for (period, hours, kept) in [("hour", 1, 7), ("day", 24, 63)] {
-            let sql = "INSERT INTO quotas VALUES (:period, 'gateway', '', NULL, NULL, 'requests', :period, 9, 1, 1, 1, 1)";
+            let sql = "INSERT INTO quotas VALUES (:period, 'gateway', '', NULL, NULL, 'requests', :period, 9, 1, 1, 1, 1, 0)";
             db.execute(sql, [period]).unwrap();
             for n in 0..200 {
                 add_used(db, period, n * hours * HOUR_MS, 1).unwrap();
@@ -214,7 +214,7 @@ mod tests {
         let mut process = Process::start(home.path());
         let db = process.meter.db_mut();
         db.execute(
-            "INSERT INTO quotas VALUES ('q', 'gateway', '', NULL, NULL, 'requests', 'total', 9, 1, 1, 1, 1)",
+            "INSERT INTO quotas VALUES ('q', 'gateway', '', NULL, NULL, 'requests', 'total', 9, 1, 1, 1, 1, 0)",
             (),
         )
         .unwrap();

@@ -53,6 +53,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0040_usage_of_nodes.sql", include_str!("migrations/0040_usage_of_nodes.sql")),
     ("0041_node_releases.sql", include_str!("migrations/0041_node_releases.sql")),
     ("0042_nodes_shown.sql", include_str!("migrations/0042_nodes_shown.sql")),
+    ("0043_quota_wait.sql", include_str!("migrations/0043_quota_wait.sql")),
 ];
 
 /// Returns the newest schema version that this release supports.

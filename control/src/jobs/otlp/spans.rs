@@ -167,12 +167,19 @@ fn error_type(event: &UsageEvent) -> Option<&'static str> {
 
 /// Writes the event of a target that was considered and skipped.
 fn skipped_target(fields: &mut Fields<'_>, event: &UsageEvent, step: &TraceStep) {
-    fields.fixed64(span_event::AT_NS, Interval { start_us: 0, end_us: 0 }.of(event).0);
-    fields.bytes(span_event::NAME, b"llmgw.target.skipped");
+    let start_us = step.start_us.unwrap_or(0);
+    let has_waited = step.result == StepResult::Waited;
+    fields.fixed64(span_event::AT_NS, Interval { start_us, end_us: start_us }.of(event).0);
+    let name: &[u8] = if has_waited { b"llmgw.quota.waited" } else { b"llmgw.target.skipped" };
+    fields.bytes(span_event::NAME, name);
     let mut attributes = Attributes::new(fields, span_event::ATTRIBUTES);
     attributes.text("llmgw.provider.id", step.provider.as_str());
     attributes.text("gen_ai.request.model", step.model.as_str());
     attributes.text("llmgw.result", step.result.name());
+    if has_waited {
+        attributes.optional_text("llmgw.quota.id", step.message.as_deref());
+        attributes.optional_number("llmgw.quota.wait_us", step.spent_us);
+    }
 }
 
 /// One attempt of an exchange.

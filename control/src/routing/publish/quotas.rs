@@ -95,7 +95,7 @@ impl QuotasBySubject {
     /// Returns the quotas of provider instances for callers that no quota binds: they count, but reject nothing.
     pub(super) fn unbound(&self) -> Box<[Arc<Quota>]> {
         let counted = self.everywhere.iter().filter(|quota| quota.subject == Subject::Provider);
-        counted.map(|quota| Arc::new(Quota { is_hard: false, ..Quota::clone(quota) })).collect()
+        counted.map(|quota| Arc::new(Quota { is_hard: false, wait_ms: 0, ..Quota::clone(quota) })).collect()
     }
 }
 
@@ -108,6 +108,7 @@ fn quota(row: &QuotaRow, counter: Arc<Counter>) -> Quota {
         period: row.period,
         limit: row.limit,
         is_hard: row.is_hard(),
+        wait_ms: if row.is_hard() { row.wait_ms } else { 0 },
         counter,
     }
 }

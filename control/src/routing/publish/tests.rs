@@ -365,7 +365,7 @@ fn providers_of_the_database_are_published_with_their_owners() {
 
 const PEOPLE: &str = "INSERT INTO projects (id, name, disabled, version, created_at_ms, updated_at_ms)
      VALUES ('blue', 'blue', 0, 1, 1, 1);
-     INSERT INTO quotas VALUES ('q-blue', 'project', 'blue', NULL, NULL, 'requests', 'day', 9, 1, 1, 1, 1);";
+     INSERT INTO quotas VALUES ('q-blue', 'project', 'blue', NULL, NULL, 'requests', 'day', 9, 1, 1, 1, 1, 0);";
 
 fn put_key(db: &Db, id: &str, state: &str, expires_at_ms: Option<u64>) {
     let sql = "INSERT INTO keys (id, name, project, hash, prefix, state, expires_at_ms, family, version, \
@@ -399,8 +399,10 @@ fn publishing_keys_one_by_one_equals_publishing_all() {
     put_key(&db, "a", "revoked", None);
     put_key(&db, "d", "active", None);
     put_key(&db, "e", "active", Some(in_a_moment));
-    db.batch("INSERT INTO quotas VALUES ('q-d', 'key', 'd', NULL, NULL, 'requests', 'day', 3, 1, 1, 1, 1)")
-        .unwrap();
+    db.batch(
+        "INSERT INTO quotas VALUES ('q-d', 'key', 'd', NULL, NULL, 'requests', 'day', 3, 1, 1, 1, 1, 0)",
+    )
+    .unwrap();
     publisher.touch(Touched::keys(["a", "d", "e"].map(str::to_owned)), &db).unwrap();
     let some = reader.load();
     let find = |id: &str| some.access.keys.get(&hash(id)).cloned();
@@ -440,7 +442,7 @@ fn publishing_a_project_or_a_human_rereads_their_keys_and_limits_alone() {
          VALUES ('red', 'red', 0, 1, 1, 1);
          INSERT INTO principals (id, name, disabled, version, created_at_ms, updated_at_ms)
          VALUES ('ada', 'Ada', 0, 1, 1, 1);
-         INSERT INTO quotas VALUES ('q-ada', 'principal', 'ada', NULL, NULL, 'requests', 'day', 9, 1, 1, 1, 1);",
+         INSERT INTO quotas VALUES ('q-ada', 'principal', 'ada', NULL, NULL, 'requests', 'day', 9, 1, 1, 1, 1, 0);",
     )
     .unwrap();
     for id in ["blue", "red", "hers"] {
@@ -508,7 +510,7 @@ fn publishing_a_key_takes_the_same_steps_among_many_keys() {
         publisher.touch(Touched::ACCESS, &db).unwrap();
         put_key(&db, id, "active", None);
         db.execute(
-            "INSERT INTO quotas VALUES ('q' || :key, 'key', :key, NULL, NULL, 'requests', 'minute', 3, 1, 1, 1, 1)",
+            "INSERT INTO quotas VALUES ('q' || :key, 'key', :key, NULL, NULL, 'requests', 'minute', 3, 1, 1, 1, 1, 0)",
             [id],
         )
         .unwrap();

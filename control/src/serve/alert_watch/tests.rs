@@ -239,6 +239,7 @@ fn the_newest_of_many_limits_is_measured_against_its_current_amount() {
         period: Some(Period::Day),
         limit,
         enforcement: Enforcement::Hard,
+        wait_ms: 0,
         version: 1,
         created_at_ms: n,
         updated_at_ms: n,

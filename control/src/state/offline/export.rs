@@ -53,6 +53,7 @@ impl Export {
             let shown = json!({
                 "subject": quota.counted.subject, "model": quota.counted.model, "endpoint": quota.counted.endpoint,
                 "metric": quota.metric, "window": quota.period, "limit": quota.limit, "enforcement": quota.enforcement,
+                "wait_ms": quota.wait_ms,
             });
             export
                 .omitted

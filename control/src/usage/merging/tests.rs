@@ -202,7 +202,7 @@ fn used_up_shares_of_a_node_that_has_left_become_those_of_node_0() {
     let db = database.connect();
     (1..=2).for_each(|number| drop(node(&database, number, home.path())));
     for quota in ["all", "some"] {
-        let sql = "INSERT INTO quotas VALUES (:quota, 'gateway', '', NULL, NULL, 'requests', 'total', 9, 1, 1, 1, 1)";
+        let sql = "INSERT INTO quotas VALUES (:quota, 'gateway', '', NULL, NULL, 'requests', 'total', 9, 1, 1, 1, 1, 0)";
         db.execute(sql, [quota]).unwrap();
     }
     db.batch(

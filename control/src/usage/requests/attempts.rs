@@ -40,7 +40,7 @@ impl AttemptSummary {
         for step in trace {
             if failover.take(&step) {
                 summary.attempts += 1;
-            } else {
+            } else if step.result != StepResult::Waited.name() {
                 summary.passed_over += 1;
             }
         }
@@ -49,8 +49,7 @@ impl AttemptSummary {
 
     fn of(trace: Trace<'_>) -> Self {
         let mut summary = Self::counted(trace);
-        let steps = summary.attempts.saturating_add(summary.passed_over);
-        let before = usize::try_from(steps).unwrap_or(usize::MAX).saturating_sub(RESULTS_MAX);
+        let before = { trace }.count().saturating_sub(RESULTS_MAX);
         summary.results = trace.skip(before).map(|step| step.result.to_owned()).collect();
         summary
     }
@@ -90,6 +89,12 @@ impl AttemptFilter {
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.attempted.as_deref().into_iter().chain(self.result.map(StepResult::name))
     }
+}
+
+/// Returns the time for which an exchange waited in lines of quotas, in microseconds; `None` if it did not.
+pub(crate) fn queue_us(trace: Trace<'_>) -> Option<u64> {
+    let waits = trace.filter(|step| step.result == StepResult::Waited.name());
+    waits.fold(None, |sum, step| Some(sum.unwrap_or(0_u64).saturating_add(step.spent_us.unwrap_or(0))))
 }
 
 /// True if the target of a step was tried. Results of later releases count as attempts.

@@ -83,6 +83,8 @@ pub(crate) struct RequestRow {
     head_us: Option<u64>,
     /// Until the first content, in microseconds; null if there was none.
     first_content_us: Option<u64>,
+    /// The time in the lines of quotas, in microseconds; null if the request did not wait for one.
+    queue_us: Option<u64>,
     /// The dialect that the client spoke; null for operations without one.
     protocol: Option<&'static str>,
     /// Absent if the process ended before the exchange did.
@@ -174,6 +176,9 @@ pub(crate) struct RequestStep {
     /// The error of a failed attempt, sanitized, at most 200 characters; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
+    /// The ID of the quota in whose line the request waited; absent unless `result` is `waited`. `spent_us` is the wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quota: Option<String>,
     /// The wait that the upstream asked for, in milliseconds; absent if it asked for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
@@ -282,6 +287,7 @@ impl RequestRow {
             end_user: or_none(RecordName::EndUser),
             head_us: record.head_us,
             first_content_us: record.first_content_us,
+            queue_us: attempts::queue_us(trace),
             protocol: protocol(record),
             attempts: AttemptSummary::of_exchange(record, trace),
             details: RequestDetails::of(record),
@@ -355,7 +361,9 @@ fn steps(record: &Record<'_>, trace: Trace<'_>) -> Vec<RequestStep> {
         credential: step.credential.map(|number| format!("c{number}")),
         first_content_us: record.first_content_us.filter(|_| step.result == StepResult::Served.name()),
         attempt,
-        message: Some(step.message.to_owned()).filter(|message| !message.is_empty()),
+        message: Some(step.message.to_owned())
+            .filter(|message| !message.is_empty() && step.result != StepResult::Waited.name()),
+        quota: (step.result == StepResult::Waited.name()).then(|| step.message.to_owned()),
         retry_after_ms: step.retry_after_ms,
         circuit_wait_ms: step.skip_wait_ms.filter(|_| step.result == StepResult::CircuitOpen.name()),
         wait_ms: step.skip_wait_ms.filter(|_| step.result == StepResult::Resting.name()),

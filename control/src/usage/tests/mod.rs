@@ -107,8 +107,7 @@ impl Process {
 
     /// Stores a limit on the requests of the whole gateway, and returns its counter, which is not published yet.
     pub(crate) fn limit_gateway(&mut self) -> Arc<Counter> {
-        let row =
-            "INSERT INTO quotas VALUES ('q', 'gateway', '', NULL, NULL, 'requests', 'total', 9, 1, 1, 0, 0)";
+        let row = "INSERT INTO quotas VALUES ('q', 'gateway', '', NULL, NULL, 'requests', 'total', 9, 1, 1, 0, 0, 0)";
         self.meter.db_mut().execute(row, ()).unwrap();
         let quota = self.counters.put(Quota {
             id: "q".into(),
@@ -118,6 +117,7 @@ impl Process {
             period: Some(Period::Total),
             limit: 9,
             is_hard: true,
+            wait_ms: 0,
             counter: Arc::new(Counter::new(Period::Total, 0)),
         });
         Arc::clone(&quota.counter)

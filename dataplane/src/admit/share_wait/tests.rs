@@ -35,6 +35,11 @@ impl ShareGrants for Script {
 
 /// Starts a data plane whose callers have a limit of requests.
 fn start(limit: u64, script: Script) -> (Fixture, Insider, Arc<Script>) {
+    start_with((limit, 0), script)
+}
+
+/// Like [`start`], with the time for which requests wait in the line.
+fn start_with((limit, wait_ms): (u64, u64), script: Script) -> (Fixture, Insider, Arc<Script>) {
     let quota = Quota {
         id: "q".into(),
         subject: Subject::Gateway,
@@ -43,6 +48,7 @@ fn start(limit: u64, script: Script) -> (Fixture, Insider, Arc<Script>) {
         period: Some(Period::Total),
         limit,
         is_hard: true,
+        wait_ms,
         counter: Arc::new(Counter::of_shared(Some(Period::Total), 0)),
     };
     let quota = script.counters.put(quota);
@@ -96,4 +102,17 @@ async fn a_request_that_exceeds_the_whole_limit_does_not_wait() {
     let response = fixture.chat(&asks("a/m", false), Some(insider)).await;
     assert_eq!(response.status(), 429);
     assert_eq!(script.waits.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_request_in_a_line_asks_other_nodes_until_one_returns_a_share() {
+    let (fixture, insider, script) = start_with((9, 60_000), script(1, 2, true));
+    let response = fixture.chat(&asks("a/m", false), Some(insider.clone())).await;
+    assert_eq!(whole(response).await.0, 200);
+    assert_eq!(script.waits.load(Ordering::SeqCst), 2, "once at first, then after a pause");
+    let (fixture, insider, _) = start_with((9, 1_200), self::script(0, 0, false));
+    let response = fixture.chat(&asks("a/m", false), Some(insider)).await;
+    assert_eq!(response.status(), 429);
+    let body = whole(response).await.1.to_string();
+    assert!(body.contains("waited as long as it may"), "{body}");
 }

@@ -76,6 +76,7 @@ impl Node {
                 // The limit in the database is the one that holds.
                 limit: 1 << 40,
                 is_hard: true,
+                wait_ms: 0,
                 counter: Arc::new(counters.create(period, now_ms)),
             };
             if period.is_some() {

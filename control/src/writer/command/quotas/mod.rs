@@ -26,6 +26,7 @@ pub(crate) struct CreateQuota {
     pub(crate) period: Option<Period>,
     pub(crate) limit: u64,
     pub(crate) enforcement: Enforcement,
+    pub(crate) wait_ms: u64,
 }
 
 /// Changes a limit and keeps its usage.
@@ -35,6 +36,7 @@ pub(crate) struct EditQuota {
     pub(crate) if_version: Option<u64>,
     pub(crate) limit: Option<u64>,
     pub(crate) enforcement: Option<Enforcement>,
+    pub(crate) wait_ms: Option<u64>,
 }
 
 /// Deletes a limit.
@@ -53,10 +55,12 @@ impl Command for CreateQuota {
             period: self.period,
             limit: self.limit,
             enforcement: self.enforcement,
+            wait_ms: self.wait_ms,
             version: 1,
             created_at_ms: write.now_ms,
             updated_at_ms: write.now_ms,
         };
+        check_wait(&row)?;
         check_twin(write, &row)?;
         quotas::put(write.db, &row)?;
         if let Some(period) = row.period
@@ -79,10 +83,12 @@ impl Command for EditQuota {
         let after = QuotaRow {
             limit: self.limit.unwrap_or(before.limit),
             enforcement: self.enforcement.unwrap_or(before.enforcement),
+            wait_ms: self.wait_ms.unwrap_or(before.wait_ms),
             version: before.version + 1,
             updated_at_ms: write.now_ms,
             ..before.clone()
         };
+        check_wait(&after)?;
         check_twin(write, &after)?;
         quotas::put(write.db, &after)?;
         let audit =
@@ -192,6 +198,7 @@ pub(super) fn create_of_key(
             period,
             limit,
             enforcement,
+            wait_ms: 0,
             version: 1,
             created_at_ms: write.now_ms,
             updated_at_ms: write.now_ms,
@@ -208,6 +215,27 @@ pub(super) fn delete_of(write: &Write<'_>, subject: &Of) -> Result<Vec<QuotaRow>
     rows.iter().try_for_each(|row| quotas::delete(write.db, &row.id))?;
     Ok(rows)
 }
+
+/// Refuses a wait that is too long, and one that would have no effect.
+fn check_wait(row: &QuotaRow) -> Result<(), CommandRefusal> {
+    let QuotaRow { wait_ms, metric, period, .. } = row;
+    let may_wait = *metric == Metric::ConcurrentRequests || *period == Some(Period::Minute);
+    let message = match wait_ms {
+        0 => return Ok(()),
+        _ if !row.is_hard() => {
+            "wait_ms: a limit that only warns lets every request pass. Set 0, or enforcement hard."
+        }
+        _ if !may_wait => {
+            "wait_ms: only limits of concurrent_requests and limits a minute let requests wait. Set 0."
+        }
+        WAIT_MS_OVER.. => "wait_ms must be at most 300000, five minutes.",
+        _ => return Ok(()),
+    };
+    Err(CommandRefusal::invalid("wait_ms", message))
+}
+
+/// The first wait that is too long.
+const WAIT_MS_OVER: u64 = 300_001;
 
 /// Refuses a second limit on the same thing in the same window, which would only confuse readers.
 fn check_twin(write: &Write<'_>, row: &QuotaRow) -> Result<(), CommandRefusal> {

@@ -28,6 +28,10 @@ pub(crate) struct QuotaStanding {
     /// In the unit of the metric; money in millionths of a dollar.
     pub(crate) limit: u64,
     enforcement: Enforcement,
+    /// The longest time that a request waits until it fits, in milliseconds; 0 if it is rejected at once.
+    wait_ms: u64,
+    /// Requests that wait now, at this node.
+    waiting: u64,
     /// Grows with each change; the `ETag` of the object.
     pub(crate) version: u64,
     /// In milliseconds since the Unix epoch.
@@ -82,7 +86,9 @@ impl QuotaStanding {
     pub(crate) fn of(db: &Db, labels: &mut Labels, counters: &Counters, row: QuotaRow) -> DbResult<Self> {
         let subject = NamedSubject::of(db, labels, &row.counted.subject)?;
         let now_ms = unix_ms();
-        let reading = match counters.get(&row.id) {
+        let counter = counters.get(&row.id);
+        let waiting = counter.as_ref().map_or(0, |counter| counter.waiting() as u64);
+        let reading = match counter {
             Some(counter) => counter.read(now_ms),
             None => stored(db, &row, now_ms)?,
         };
@@ -98,6 +104,8 @@ impl QuotaStanding {
             window: row.period,
             limit: row.limit,
             enforcement: row.enforcement,
+            wait_ms: row.wait_ms,
+            waiting,
             version: row.version,
             created_at_ms: row.created_at_ms,
             updated_at_ms: row.updated_at_ms,
@@ -133,8 +141,10 @@ impl QuotaStanding {
             code: "limit_reached",
             param: Some("limit"),
             message: format!(
-                "{} of {} are used already: requests that the limit counts get 429 at once.",
-                self.used, self.limit
+                "{} of {} are used already: requests that the limit counts {}.",
+                self.used,
+                self.limit,
+                if self.wait_ms > 0 { "wait" } else { "get 429 at once" }
             ),
             objects: self.subject.name.iter().cloned().collect(),
         })

@@ -115,7 +115,7 @@ fn ids(list: &Value) -> Vec<String> {
 fn limit(kind: Subject, id: &str, period: Period) -> CreateQuota {
     let (metric, enforcement) = (Metric::Requests, Enforcement::Hard);
     let counted = Counted { subject: Of { kind, id: id.into() }, model: None, endpoint: None };
-    CreateQuota { counted, metric, period: Some(period), limit: 3, enforcement }
+    CreateQuota { counted, metric, period: Some(period), limit: 3, enforcement, wait_ms: 0 }
 }
 
 #[test]
