@@ -31,6 +31,12 @@ export function ExplainAgain({ of, onClose }: { of: FullRecord; onClose: () => v
               ? `Today ${first.provider}/${first.model} would serve it first.`
               : (found.refusal?.message ?? "Today no target would serve it.")}
           </p>
+          {found.would_wait && (
+            <p class="wrap">
+              It would wait in the line of a limit, behind {found.would_wait.waiting} requests, up to{" "}
+              {duration(found.would_wait.wait_ms * 1000)}.
+            </p>
+          )}
           <ol class="stack-list">
             {(found.candidates ?? []).map(({ provider, model }) => (
               <li key={`${provider}/${model}`} class="state wrap">

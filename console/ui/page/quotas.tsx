@@ -105,7 +105,7 @@ export function QuotasPage() {
           { head: "Limit", width: 140, number: true, sort: "limit", fold: 4, cell: (quota) => amount(quota.metric, quota.limit) },
           { head: "Resets", width: 116, sort: "resets", fold: 3, cell: ({ resets_at_ms }) => moment(resets_at_ms) },
           { head: "Reached about", width: 124, fold: 1, cell: (quota) => moment(quota.exceeded ? null : reachedAt(quota, Date.now())) },
-          { head: "Action", width: 72, fold: 0, cell: ({ enforcement }) => (enforcement === "warn" ? "warn" : "reject") },
+          { head: "Action", width: 72, fold: 0, cell: actionOf },
           ...(may("administer") ? [{ head: "Actions", width: 56, quiet: true, cell: (quota: Quota) => <QuotaMenu of={quota} /> }] : []),
         ]}
       />
@@ -114,6 +114,16 @@ export function QuotasPage() {
     </Page>
   );
 }
+
+/** What happens to a request that does not fit, and how many wait. */
+export function actionOf({ enforcement, wait_ms, waiting }: Pick<Quota, "enforcement" | "wait_ms" | "waiting">): string {
+  if (enforcement === "warn") return "warn";
+  if (wait_ms === 0) return "reject";
+  return waiting > 0 ? `${waiting} wait` : "wait";
+}
+
+/** True for the limits that may let requests wait. */
+export const mayWait = (metric: Metric, window: Period | null): boolean => metric === "concurrent_requests" || window === "minute";
 
 function SubjectOf({ of }: { of: Quota["subject"] }) {
   if (of.kind === "gateway" || of.id === undefined) return <>the gateway</>;
@@ -176,8 +186,8 @@ function EditQuota({ id }: { id: string }) {
           path={path}
           of={quota}
           etag={`"${quota.version}"`}
-          fieldsOf={({ limit, enforcement }) => ({ limit, enforcement })}
-          labels={{ limit: "Limit", enforcement: "When it is reached" }}
+          fieldsOf={({ limit, enforcement, wait_ms }) => ({ limit, enforcement, wait_ms })}
+          labels={{ limit: "Limit", enforcement: "When it is reached", wait_ms: "Wait up to" }}
           onSaved={() => changed("quotas")}
           onClose={close}
         >
@@ -187,7 +197,13 @@ function EditQuota({ id }: { id: string }) {
                 Applies to <SubjectOf of={quota.subject} />
               </p>
               <AmountField metric={quota.metric} value={mine.limit} onValue={(limit) => set({ limit })} />
-              <Enforcement value={mine.enforcement} onValue={(enforcement) => set({ enforcement })} />
+              <Enforcement
+                value={mine.enforcement}
+                onValue={(enforcement) => set(enforcement === "warn" ? { enforcement, wait_ms: 0 } : { enforcement })}
+              />
+              {mine.enforcement === "hard" && mayWait(quota.metric, quota.window) && (
+                <WaitField value={mine.wait_ms} onValue={(wait_ms) => set({ wait_ms })} />
+              )}
             </>
           )}
         </EditDialog>
@@ -225,6 +241,19 @@ function Enforcement({ value, onValue }: { value: Quota["enforcement"]; onValue:
   );
 }
 
+function WaitField({ value, onValue }: { value: number; onValue: (wait_ms: number) => void }) {
+  return (
+    <NumberField
+      label="Wait up to (s)"
+      name="wait_ms"
+      help="A request that does not fit waits for its turn, at most so long. 0 rejects it at once."
+      unit={1000}
+      value={Number.isNaN(value) ? "" : value}
+      onValue={(typed) => onValue(typeof typed === "number" ? typed : Number.NaN)}
+    />
+  );
+}
+
 function NewQuota() {
   const [kind, setKind] = useState<Subject["kind"]>(KINDS.find(([kind]) => kind === param("kind"))?.[0] ?? "project");
   const [id, setId] = useState(param("of"));
@@ -233,8 +262,10 @@ function NewQuota() {
   const [window, setWindow] = useState<Period>("month");
   const [limit, setLimit] = useState(Number.NaN);
   const [enforcement, setEnforcement] = useState<Quota["enforcement"]>("hard");
+  const [wait, setWait] = useState(0);
   const submission = useSubmission();
   const close = (): void => setParams({ new: null, of: null });
+  const canWait = enforcement === "hard" && mayWait(metric, metric === "concurrent_requests" ? null : window);
   const body = {
     subject: kind === "gateway" ? { kind } : { kind, id },
     metric,
@@ -242,6 +273,7 @@ function NewQuota() {
     ...(narrow === "" ? {} : narrow.includes("/") ? { model: narrow } : { endpoint: narrow }),
     limit: Number.isNaN(limit) ? null : limit,
     enforcement,
+    ...(canWait && wait !== 0 ? { wait_ms: Number.isNaN(wait) ? null : wait } : {}),
   };
   const isComplete = body.limit !== null && (kind === "gateway" || id !== "");
   const { effects } = useOutlook(isComplete ? { method: "POST", path: "quotas", body } : null);
@@ -282,6 +314,7 @@ function NewQuota() {
         <Only value={narrow} onValue={setNarrow} />
         <AmountField key={metric} metric={metric} value={Number.NaN} onValue={setLimit} />
         <Enforcement value={enforcement} onValue={setEnforcement} />
+        {canWait && <WaitField value={wait} onValue={setWait} />}
         <EffectsList effects={effects} />
         {metric === "cost_micro_usd" && enforcement === "hard" && !isWarned && (
           <p class="alert warn">Targets without a known price are skipped for keys under a hard limit on cost.</p>

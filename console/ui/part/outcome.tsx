@@ -16,6 +16,7 @@ export const outcomeOf = ({ outcome }: Pick<RequestRecord, "outcome">): [MarkKin
 
 /** Why a target was skipped. */
 const PASSED: Record<string, string> = {
+  waited: "the request waited in the line of a limit",
   circuit_open: "its circuit is open",
   resting: "it rests because of a rate limit",
   too_long: "the request is probably too long for it, so it comes last",
@@ -33,6 +34,7 @@ const PASSED: Record<string, string> = {
 
 /** The same in one or two words, for a cell of a table. */
 const PASSED_SHORT: Record<string, string> = {
+  waited: "waited",
   circuit_open: "circuit open",
   resting: "resting",
   too_long: "too long",
@@ -69,7 +71,7 @@ export const STEP_RESULTS = ["status", ...Object.keys(FAILED), ...Object.keys(PA
 export const isPassedOver = ({ result }: Pick<Step, "result">): boolean => result in PASSED;
 
 /** The reasons for skipping a target that stand at its place among the attempts. */
-const ON_THE_WAY = ["circuit_open", "resting", "over_quota", "unsupported"];
+const ON_THE_WAY = ["waited", "circuit_open", "resting", "over_quota", "unsupported"];
 
 /**
  * Steps as the request met them. Targets that cannot serve such a request at all are recorded before the first attempt, whatever

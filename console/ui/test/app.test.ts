@@ -9,7 +9,7 @@ import { chainWords, differences, nameOf } from "../page/audit";
 import { ageWords } from "../page/backups";
 import { filled } from "../page/connect";
 import { bodyOf } from "../page/connect_provider";
-import { reachedAt } from "../page/quotas";
+import { actionOf, mayWait, reachedAt } from "../page/quotas";
 import { lostOf } from "../page/request";
 import { changesOf as changesOfRoute, type Draft } from "../page/route/draft";
 import { targetOf } from "../page/routes";
@@ -318,4 +318,10 @@ test("a bound that was reached is shown with what gave way and what to do", () =
   const reached = { bound: "exports", max: 4, reached: 1, last_at_ms: Date.now(), gives_way: "Exports fail.", remedy: "Wait." };
   expect(boundRow(reached)).toEqual(["Bound exports (4)", "Reached 1 time, last now. Exports fail. Wait."]);
   expect(boundRow({ ...reached, max: null, reached: 2 })[0]).toBe("Bound exports");
+});
+
+test("a limit says whether requests that do not fit are rejected, only warn or wait, and how many wait", () => {
+  const of = (enforcement: "hard" | "warn", wait_ms: number, waiting: number): string => actionOf({ enforcement, wait_ms, waiting });
+  expect([of("warn", 0, 0), of("hard", 0, 0), of("hard", 1, 0), of("hard", 1, 7)]).toEqual(["warn", "reject", "wait", "7 wait"]);
+  expect([mayWait("concurrent_requests", null), mayWait("requests", "minute"), mayWait("requests", "day")]).toEqual([true, true, false]);
 });

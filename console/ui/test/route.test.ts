@@ -34,6 +34,7 @@ const case_ = (name: string, more: Partial<ExplainedCase> = {}): ExplainedCase =
   name,
   affinity: null,
   choice: null,
+  would_wait: null,
   budget_ms: null,
   needs: [],
   operation: null,

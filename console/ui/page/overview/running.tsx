@@ -27,6 +27,7 @@ export function ordered(all: Running[], now: number): Running[] {
 
 const WORDS: Record<Running["stage"], string> = {
   reading: "Reading the request",
+  queued: "In the line of a limit",
   waiting: "Waiting",
   paused: "Pausing before a retry",
   held: "Held back",

@@ -44,6 +44,7 @@ export function Watch({ of, onPhases }: { of: Watched; onPhases: (add: (phases: 
 
 const STAGES: Record<Running["stage"], string> = {
   reading: "the gateway reads the request",
+  queued: "waiting in the line of a limit",
   waiting: "waiting for the head of the answer",
   paused: "paused before the next attempt",
   held: "waiting for the first content",
@@ -52,6 +53,7 @@ const STAGES: Record<Running["stage"], string> = {
 
 const SHAPES: Record<Running["stage"], string> = {
   reading: "wf-gate",
+  queued: "wf-gate",
   waiting: "wf-wait",
   paused: "wf-gate",
   held: "wf-think",
