@@ -87,12 +87,7 @@ fn write_policy(name: &str, retry: RetryPolicy, circuit: CircuitPolicy, out: &mu
     )
 }
 
-fn write_provider(provider: &Provider, out: &mut String) -> fmt::Result {
-    writeln!(out, "  {}:", provider.id)?;
-    writeln!(out, "    type: {}", provider.kind.name)?;
-    if let Some(url) = &provider.base_url {
-        writeln!(out, "    base_url: {url}")?;
-    }
+fn write_way(provider: &Provider, out: &mut String) -> fmt::Result {
     if let Some(proxy) = &provider.proxy {
         writeln!(out, "    proxy: {proxy}")?;
     }
@@ -106,6 +101,16 @@ fn write_provider(provider: &Provider, out: &mut String) -> fmt::Result {
             }
         }
     }
+    Ok(())
+}
+
+fn write_provider(provider: &Provider, out: &mut String) -> fmt::Result {
+    writeln!(out, "  {}:", provider.id)?;
+    writeln!(out, "    type: {}", provider.kind.name)?;
+    if let Some(url) = &provider.base_url {
+        writeln!(out, "    base_url: {url}")?;
+    }
+    write_way(provider, out)?;
     if let Some(link) = &provider.extension {
         writeln!(out, "    extension: {}", link.name)?;
         writeln!(out, "    extension_provider: {}", link.provider)?;

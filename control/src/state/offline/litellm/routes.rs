@@ -19,6 +19,9 @@ pub(super) struct Group {
     targets: Vec<Target>,
 }
 
+/// The name of a group, the first `model_name` of it, and its deployments with the indices of their providers.
+type NamedDeployments = (String, YamlPath, Vec<(usize, Deployment)>);
+
 /// Returns the names of all groups and aliases, which no provider may have.
 pub(super) fn names(source: &Source) -> BTreeSet<String> {
     let list = source.tree().get("model_list").and_then(Value::as_array);
@@ -47,7 +50,7 @@ pub(super) fn read(source: &mut Source, draft: &mut Draft) -> Vec<Group> {
     }
     let named = found.iter_mut().map(|(name, _, deployment)| (name.as_str(), deployment));
     deployment::keys::join(source, named);
-    let mut groups: Vec<(String, YamlPath, Vec<(usize, Deployment)>)> = Vec::new();
+    let mut groups: Vec<NamedDeployments> = Vec::new();
     for (name, name_path, mut deployment) in found {
         let instance = deployment.settle(source, draft);
         if name.contains('*') || deployment.model.contains('*') {

@@ -112,7 +112,8 @@ pub(super) fn endpoint(draft: &Draft, targets: &[&Target]) -> Value {
         if is_weighted {
             if let Some(weight) = target.weight {
                 let of_step = targets.iter().filter(|other| other.step == target.step);
-                let factor = factor(of_step.filter_map(|other| other.weight));
+                let weights: Vec<f64> = of_step.filter_map(|other| other.weight).collect();
+                let factor = factor(&weights);
                 member.insert("weight".to_owned(), json!(scaled(weight, factor)));
             }
             let tier = steps.iter().position(|step| *step == target.step).unwrap_or_default() + 1;
@@ -145,11 +146,11 @@ pub(super) fn lost_order(targets: &[&Target]) -> Option<String> {
 }
 
 /// Returns the factor by which weights become whole numbers of at most `WEIGHT_MAX`: a power of ten if that makes them whole.
-fn factor(weights: impl Iterator<Item = f64> + Clone) -> f64 {
-    let (largest, weight_max) = (weights.clone().fold(0.0, f64::max), f64::from(WEIGHT_MAX));
+fn factor(weights: &[f64]) -> f64 {
+    let (largest, weight_max) = (weights.iter().copied().fold(0.0, f64::max), f64::from(WEIGHT_MAX));
     let fits = |factor: &f64| {
         let is_whole = |weight: f64| ((weight * factor).round() - weight * factor).abs() < 1e-6;
-        largest * factor <= weight_max && weights.clone().all(is_whole)
+        largest * factor <= weight_max && weights.iter().copied().all(is_whole)
     };
     let powers = [1.0, 10.0, 100.0, 1_000.0];
     powers.into_iter().find(fits).unwrap_or(weight_max / largest)
@@ -179,7 +180,7 @@ mod tests {
             (&[1e9, 1.0], json!([1_000, 1])),
             (&[0.0, 0.0], json!([0, 0])),
         ] {
-            let factor = factor(weights.iter().copied());
+            let factor = factor(weights);
             let scaled: Vec<Value> = weights.iter().map(|weight| scaled(*weight, factor)).collect();
             assert_eq!(json!(scaled), want, "{weights:?}");
         }
