@@ -202,12 +202,7 @@ impl Exchange {
                 });
                 self.capture(parts);
                 let is_gemini = matches!(named, Named::Call(_));
-                let dialect = match named {
-                    Named::Call(call) => Some(call.method.dialect()),
-                    Named::ResponsesInput => Some(Dialect::Responses),
-                    Named::Nothing | Named::Model(_) | Named::Stored(_) => operation.dialect(),
-                };
-                let dialect = dialect.unwrap_or(Dialect::Chat);
+                let dialect = dialect_of(operation, named);
                 let authorized = AuthorizedRequest {
                     started: Instant::now(),
                     operation,
@@ -313,6 +308,16 @@ impl Exchange {
         };
         Ok(response.map(ResponseBody::port))
     }
+}
+
+/// Returns the dialect of a request.
+fn dialect_of(operation: Operation, named: Named<'_>) -> Dialect {
+    let dialect = match named {
+        Named::Call(call) => Some(call.method.dialect()),
+        Named::ResponsesInput => Some(Dialect::Responses),
+        Named::Nothing | Named::Model(_) | Named::Stored(_) => operation.dialect(),
+    };
+    dialect.unwrap_or(Dialect::Chat)
 }
 
 /// Returns the message for a path that is not served. It names the path to use instead, if there is one.

@@ -26,7 +26,7 @@ struct Rig {
 impl Rig {
     async fn start() -> Self {
         let (vendors, chat) = ([Vendor::start("a").await, Vendor::start("b").await], Upstream::start().await);
-        let gateway = Setup::new(&Yaml::new()).yaml(file(&vendors, &chat, json!({}))).start().await;
+        let gateway = Setup::new(&Yaml::new()).yaml(file(&vendors, &chat, &json!({}))).start().await;
         let admin = Admin(gateway.client());
         let blue = admin.key(json!({"project": admin.project("blue").await})).await.key;
         let red = admin.key(json!({"project": admin.project("red").await})).await;
@@ -52,7 +52,7 @@ impl Rig {
     async fn reconfigure(&self, members: Value) {
         let admin = Admin(self.gateway.client());
         let before = admin.done("GET", "state", Value::Null).await["generation"].clone();
-        self.gateway.write_config(file(&self.vendors, &self.chat, members));
+        self.gateway.write_config(file(&self.vendors, &self.chat, &members));
         self.gateway.signal(Signal::HUP);
         wait::eventually("the new configuration", async || {
             (admin.done("GET", "state", Value::Null).await["generation"] != before).then_some(())
@@ -61,7 +61,7 @@ impl Rig {
     }
 }
 
-fn file(vendors: &[Vendor; 2], chat: &Upstream, members: Value) -> String {
+fn file(vendors: &[Vendor; 2], chat: &Upstream, members: &Value) -> String {
     let provider = |upstream: &Upstream, protocol: &str| {
         json!({"type": "compatible", "base_url": upstream.base_url(), "models": ["m"], "protocols": [protocol],
             "api_key": "vendor-key-number-one"})

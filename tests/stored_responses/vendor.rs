@@ -94,10 +94,10 @@ fn create(name: &str, request: &Received, key: &str, stored: &mut Stored) -> Ans
     let id = format!("resp_{name}_{}", stored.made);
     let output = body["metadata"]["output"].as_str().unwrap_or("hello").to_owned();
     let is_failed = body["metadata"]["fails"] == "later";
-    let made = response(&id, &output, Value::Null);
+    let made = response(&id, &output, &Value::Null);
     // What is fetched later differs in its spaces, and may have failed meanwhile.
     let failure = json!({"code": "server_error", "message": "It failed in the middle."});
-    let kept = response(&id, &output, if is_failed { failure } else { Value::Null });
+    let kept = response(&id, &output, &if is_failed { failure } else { Value::Null });
     if body["store"] != false {
         let text = format!("{}\n", serde_json::to_string_pretty(&kept).unwrap());
         stored.responses.insert(id, (key.to_owned(), text));
@@ -105,7 +105,7 @@ fn create(name: &str, request: &Received, key: &str, stored: &mut Stored) -> Ans
     Answer::json(200, made.to_string())
 }
 
-fn response(id: &str, output: &str, error: Value) -> Value {
+fn response(id: &str, output: &str, error: &Value) -> Value {
     let status = if error.is_null() { "completed" } else { "failed" };
     json!({"id": id, "object": "response", "created_at": 1, "status": status, "error": error, "model": "m",
         "output": [{"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
@@ -122,7 +122,7 @@ pub(super) fn events(id: &str) -> Vec<String> {
         .enumerate()
         .map(|(number, kind)| {
             let event =
-                json!({"type": kind, "sequence_number": number, "response": response(id, "hello", error.clone())});
+                json!({"type": kind, "sequence_number": number, "response": response(id, "hello", &error)});
             format!("event: {kind}\ndata: {event}\n\n")
         })
         .collect()

@@ -238,12 +238,7 @@ pub(crate) fn draft(routed: RoutedRequest<'_>, target: &Target) -> Result<Draft,
             Some(voice) => with_voice(segments, voice),
             None => segments,
         };
-        let call = match head {
-            Head { is_batch: true, .. } => UpstreamCall::Batch,
-            Head { is_compaction: true, .. } => UpstreamCall::Compact,
-            Head { stream, .. } => UpstreamCall::answer(*stream),
-        };
-        let path = path(target, dialect, call)?;
+        let path = path(target, dialect, native_call(head))?;
         let members = Vec::new();
         let request = TargetRequest { reader, path, segments, members };
         return Ok(Draft::Ready(if dialect == Dialect::Transcription {
@@ -268,6 +263,15 @@ pub(crate) fn draft(routed: RoutedRequest<'_>, target: &Target) -> Result<Draft,
             ResponsesFallback::Agents => routed.seal.cloned(),
         },
     })))
+}
+
+/// Returns the call that a native request makes.
+fn native_call(head: &Head) -> UpstreamCall {
+    match head {
+        Head { is_batch: true, .. } => UpstreamCall::Batch,
+        Head { is_compaction: true, .. } => UpstreamCall::Compact,
+        Head { stream, .. } => UpstreamCall::answer(*stream),
+    }
 }
 
 /// Returns the path of a call of the target's model.

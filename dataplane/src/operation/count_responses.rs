@@ -1,6 +1,8 @@
 //! Token counts of Responses requests (`/responses/input_tokens`): counted by the first eligible target, or estimated if it
 //! cannot count. Nothing is reserved or recorded.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
@@ -74,7 +76,7 @@ fn with_key(target: &Target, head: &Head, needs: Needs<'_>) -> Target {
     let Needs { session, response_affinity, reference, .. } = needs;
     let ranked = lanes(target, LaneNeeds::of(head, session, (response_affinity, reference)));
     let provider = ranked.first().map_or(&target.provider, |ranked| ranked.lane);
-    Target { provider: provider.clone(), model: target.model.clone() }
+    Target { provider: Arc::clone(provider), model: Arc::clone(&target.model) }
 }
 
 /// Estimates the tokens of the request. What a provider stores cannot be estimated.

@@ -32,7 +32,7 @@ impl Counting<'_> {
             Dialect::Bedrock => {
                 [br#"{"input":{"converse":"#.as_slice(), &only(body, &BEDROCK_COUNTED)?, b"}}"].concat()
             }
-            Dialect::Messages => only(body, &MESSAGES_COUNTED)?.into(),
+            Dialect::Messages => only(body, &MESSAGES_COUNTED)?,
             Dialect::Chat
             | Dialect::Responses
             | Dialect::Embeddings
@@ -47,11 +47,9 @@ impl Counting<'_> {
 
     /// Returns the number of tokens in the target's answer.
     pub fn tokens(&self, answer: &[u8]) -> Option<u64> {
-        let name = match self.target {
-            Dialect::Bedrock => "inputTokens",
-            Dialect::Messages => "input_tokens",
-            _ => "totalTokens",
-        };
+        let names = [(Dialect::Bedrock, "inputTokens"), (Dialect::Messages, "input_tokens")];
+        let name = names.into_iter().find(|(target, _)| *target == self.target);
+        let name = name.map_or("totalTokens", |(_, name)| name);
         serde_json::from_slice::<Value>(answer).ok()?.get(name)?.as_u64()
     }
 }
