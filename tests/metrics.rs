@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
+use crate::support::admin::Admin;
 use crate::support::{Answer, Gate, Gateway, Upstream, Yaml, chat, wait};
 
 const PRICED: &str = "models: [{id: m, prices: {input: 3, cached_input: 0.3, output: 15}}]";
@@ -122,6 +123,9 @@ async fn every_metric_is_documented_with_its_type_and_labels() {
     second.then(Answer::stream().chunk(chat::content("a")).wait(&gate).chunk(chat::done()).end());
     let mut running = gateway.client().chat_flow(chat::stream_request("line")).await;
     running.event().await;
+    let waits =
+        json!({"subject": {"kind": "gateway"}, "metric": "concurrent_requests", "limit": 9, "wait_ms": 1});
+    Admin(gateway.client()).create("quotas", waits).await;
     let found = Page::with(&gateway, 3).await.shapes();
     let documented = documented();
     let names = |shapes: &BTreeMap<String, Shape>| shapes.keys().cloned().collect::<BTreeSet<_>>();

@@ -72,6 +72,12 @@ impl ExplainQuestion<'_> {
     }
 }
 
+/// A target, and its quota that is used up.
+type OverQuota<'a> = (&'a Target, Box<Exceeded>);
+
+/// Returns a quota that is used up, whichever of the candidates is tried.
+type CallerCheck<'a> = dyn Fn(&Route, &[&Target]) -> Option<Box<Exceeded>> + 'a;
+
 /// Checks of a target that the plan itself does not make.
 pub(crate) struct TargetChecks<'a> {
     /// Returns the part of the request that the target's protocol cannot express.
@@ -82,7 +88,7 @@ pub(crate) struct TargetChecks<'a> {
     /// Returns the quota that depends on the target and is used up, if any.
     pub(crate) is_over: &'a dyn Fn(&Route, &Target) -> Option<Box<Exceeded>>,
     /// Returns the quota that is used up regardless of the target, if any.
-    pub(crate) is_over_before: &'a dyn Fn(&Route, &[&Target]) -> Option<Box<Exceeded>>,
+    pub(crate) is_over_before: &'a CallerCheck<'a>,
     /// What a wait in the line of a quota depends on.
     pub(crate) terms: LineTerms<'a>,
 }
@@ -111,9 +117,9 @@ pub(crate) fn plan(
         route.as_ref().map(|route| take_out(&mut candidates, &|target| (checks.refuses)(route, target)));
     let rejections = rejections.unwrap_or_default();
     passed_over.extend(rejections.iter().map(|(target, why)| unsuited(target, why)));
-    let over =
-        route.as_ref().map(|route| take_out(&mut candidates, &|target| (checks.is_over)(route, target)));
-    let over = over.unwrap_or_default();
+    let over = route
+        .as_ref()
+        .map_or_else(Vec::new, |route| take_out(&mut candidates, &|target| (checks.is_over)(route, target)));
     passed_over.extend(over.iter().map(|(target, _)| passed(target, StepResult::OverQuota, None)));
     let starts_at = question.needs.affinity_key.zip(candidates.first().map(|target| named(target)));
     let planned = candidates.len();
@@ -127,16 +133,10 @@ pub(crate) fn plan(
     passed_over.extend(rests);
     let mut to_rehearse = rehearsed(question, &candidates, &resting);
     let rest_ms = if candidates.is_empty() { put_back(question, &resting, &mut candidates) } else { None };
-    let mut would_wait = route.as_ref().and_then(|route| {
-        let exceeded = (checks.is_over_before)(route, &candidates)?;
-        exceeded.may_wait().then(|| would_wait_for(&exceeded, checks.terms))
-    });
-    if candidates.is_empty() && rest_ms.is_none() {
-        // Their lines are entered only when no other candidate can serve the request.
-        let lines = over.iter().filter(|(_, exceeded)| exceeded.may_wait());
-        would_wait = would_wait
-            .or_else(|| lines.clone().next().map(|(_, exceeded)| would_wait_for(exceeded, checks.terms)));
-        candidates.extend(lines.map(|(target, _)| *target));
+    let before = route.as_ref().and_then(|route| (checks.is_over_before)(route, &candidates));
+    let lines = if rest_ms.is_none() { &*over } else { &[] };
+    let would_wait = first_line(before, lines, &mut candidates, checks.terms);
+    if to_rehearse.is_empty() {
         to_rehearse = rehearsed(question, &candidates, &[]);
     }
     let over = over.into_iter().map(|(_, exceeded)| quota::over(&exceeded)).min_by_key(attempt::wait_of);
@@ -158,12 +158,11 @@ pub(crate) fn plan(
     let choice = choice.map(|choice| choice.recorded);
     let shown = shown(question, route.as_ref(), checks, &candidates);
     let needs = [Some(dialect.name()), vision.then_some("vision"), tools.then_some("tools")];
-    let needs: Vec<_> = needs.into_iter().flatten().collect();
     ok(&json!({
         "operation": question.operation.name(),
         "selector": question.selector,
         "stream": question.stream,
-        "needs": needs,
+        "needs": needs.into_iter().flatten().collect::<Vec<_>>(),
         "resolved": route.as_ref().map(resolved),
         "candidates": shown,
         "passed_over": passed_over,
@@ -190,6 +189,24 @@ fn rehearsed<'a>(
         rest,
     });
     with_lanes.collect()
+}
+
+/// Returns the line in which the request would wait first: of a quota that is used up `before` the targets are tried, or of
+/// those of targets, which are entered only when there is no candidate. Adds these targets to the candidates.
+fn first_line<'a>(
+    before: Option<Box<Exceeded>>,
+    over: &[OverQuota<'a>],
+    candidates: &mut Vec<&'a Target>,
+    terms: LineTerms<'_>,
+) -> Option<Value> {
+    let first = before.filter(|exceeded| exceeded.may_wait());
+    let first = first.map(|exceeded| would_wait_for(&exceeded, terms));
+    if !candidates.is_empty() {
+        return first;
+    }
+    let lines = || over.iter().filter(|(_, exceeded)| exceeded.may_wait());
+    candidates.extend(lines().map(|(target, _)| *target));
+    first.or_else(|| lines().next().map(|(_, exceeded)| would_wait_for(exceeded, terms)))
 }
 
 /// Returns the line in which the request would wait.
