@@ -140,14 +140,9 @@ pub(crate) fn plan(
         to_rehearse = rehearsed(question, &candidates, &[]);
     }
     let over = over.into_iter().map(|(_, exceeded)| quota::over(&exceeded)).min_by_key(attempt::wait_of);
-    if let (true, Some(wait_ms)) = (candidates.is_empty(), rest_ms) {
-        refusal = Some(attempt::all_resting(wait_ms));
-    } else if let (true, Some(fault)) = (candidates.is_empty(), over) {
-        refusal = Some(fault);
-    } else if let (true, Some(wait_ms)) = (candidates.is_empty(), shortest) {
-        refusal = Some(attempt::all_cooling_down(wait_ms));
-    } else if let (true, Some((_, why))) = (candidates.is_empty(), rejections.into_iter().next()) {
-        refusal = Some(adapt::refusal(why));
+    if candidates.is_empty() {
+        let why = rejections.into_iter().next().map(|(_, why)| why);
+        refusal = none_left(rest_ms, over, shortest, why).or(refusal);
     }
     let Needs { dialect, vision, tools, .. } = question.needs;
     let path = question.faults.map(|faults| {
@@ -173,6 +168,17 @@ pub(crate) fn plan(
         "refusal": refusal.as_ref().map(refused),
         "path": path,
     }))
+}
+
+/// Returns the error of a request without candidates, by the reasons for which targets were passed over.
+fn none_left(
+    rest_ms: Option<u64>,
+    over: Option<Fault>,
+    open_ms: Option<u64>,
+    why: Option<Rejection>,
+) -> Option<Fault> {
+    let rests = rest_ms.map(attempt::all_resting);
+    rests.or(over).or_else(|| open_ms.map(attempt::all_cooling_down)).or_else(|| why.map(adapt::refusal))
 }
 
 /// Returns the candidates for a rehearsal: those that rest after the others.
