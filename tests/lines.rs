@@ -397,10 +397,50 @@ async fn a_wait_that_would_have_no_effect_is_refused() {
         );
         assert!(refused.json().to_string().contains(why), "{refused:?}");
     }
+    let of_new_key = json!({"name": "k", "project": rig.admin().project("more").await,
+        "limits": [{"metric": "requests", "window": "day", "limit": 1, "wait_ms": 1}]});
+    let refused = rig.admin().call("POST", "keys", of_new_key).await;
+    assert_eq!((refused.status, &refused.json()["error"]["param"]), (400, &json!("limits[0].wait_ms")));
     let quota = rig.limit("up", 1, 1).await;
     let path = format!("quotas/{quota}");
     let refused = rig.admin().call("PATCH", &path, json!({"enforcement": "warn"})).await;
     assert_eq!((refused.status, &refused.json()["error"]["param"]), (400, &json!("wait_ms")));
     let changed = rig.admin().done("PATCH", &path, json!({"enforcement": "warn", "wait_ms": 0})).await;
     assert_eq!((&changed["wait_ms"], &changed["waiting"]), (&json!(0), &json!(0)));
+}
+
+/// The limits with which a key is created, its own and those of its project, may let requests wait.
+#[tokio::test]
+async fn the_limits_of_a_new_key_may_let_requests_wait() {
+    let rig = Rig::start().await;
+    let minute = json!({"metric": "requests", "window": "minute", "limit": 9, "wait_ms": 7_000});
+    let project = json!({"name": "waits", "key_defaults": [minute]});
+    let made = rig.admin().done("POST", "projects", project).await;
+    assert_eq!(made["key_defaults"][0]["wait_ms"], 7_000, "{made}");
+    let key = rig
+        .admin()
+        .key(json!({"project": made["id"], "limits": [{"metric": "concurrent_requests", "limit": 1,
+            "wait_ms": 60_000}]}))
+        .await;
+    let quotas = rig.admin().done("GET", &format!("quotas?key={}", key.id), Value::Null).await;
+    let mut waits: Vec<_> = quotas["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|quota| (quota["metric"].as_str().unwrap(), quota["wait_ms"].as_u64().unwrap()))
+        .collect();
+    waits.sort_unstable();
+    assert_eq!(waits, [("concurrent_requests", 60_000), ("requests", 7_000)]);
+    let client = Client::new(rig.gateway.address(), Some(&key.key));
+    let first = tokio::spawn(async move { client.chat(chat::request("m")).await });
+    rig.arrived(1).await;
+    let client = Client::new(rig.gateway.address(), Some(&key.key));
+    let second = tokio::spawn(async move { client.chat(chat::request("m")).await });
+    wait::eventually("a request in line", async || {
+        let running = rig.admin().done("GET", "running", Value::Null).await;
+        running["data"].as_array()?.iter().any(|row| row["stage"] == "queued").then_some(())
+    })
+    .await;
+    rig.gate.open(2);
+    assert_eq!((first.await.unwrap().status, second.await.unwrap().status), (200, 200));
 }

@@ -88,6 +88,14 @@ pub(crate) struct KeyLimit {
     pub(crate) limit: u64,
     #[serde(default)]
     pub(crate) enforcement: Enforcement,
+    /// How long a request may wait for the limit instead of getting 429, in milliseconds; 0 for not at all.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) wait_ms: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(ms: &u64) -> bool {
+    *ms == 0
 }
 
 impl KeyLimit {

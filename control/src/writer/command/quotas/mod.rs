@@ -60,7 +60,7 @@ impl Command for CreateQuota {
             created_at_ms: write.now_ms,
             updated_at_ms: write.now_ms,
         };
-        check_wait(&row)?;
+        check_wait(row.wait_ms, (row.metric, row.period, row.enforcement), "")?;
         check_twin(write, &row)?;
         quotas::put(write.db, &row)?;
         if let Some(period) = row.period
@@ -88,7 +88,7 @@ impl Command for EditQuota {
             updated_at_ms: write.now_ms,
             ..before.clone()
         };
-        check_wait(&after)?;
+        check_wait(after.wait_ms, (after.metric, after.period, after.enforcement), "")?;
         check_twin(write, &after)?;
         quotas::put(write.db, &after)?;
         let audit =
@@ -179,7 +179,9 @@ pub(super) fn check_key_limits(
     limits: &[KeyLimit],
 ) -> Result<(), CommandRefusal> {
     limits.iter().enumerate().try_for_each(|(index, limit)| {
-        check_names(write, limit.model.as_deref(), limit.endpoint.as_deref(), &format!("{field}[{index}]."))
+        let place = format!("{field}[{index}].");
+        check_names(write, limit.model.as_deref(), limit.endpoint.as_deref(), &place)?;
+        check_wait(limit.wait_ms, (limit.metric, limit.period, limit.enforcement), &place)
     })
 }
 
@@ -190,7 +192,7 @@ pub(super) fn create_of_key(
     limits: Vec<KeyLimit>,
 ) -> Result<Vec<QuotaRow>, CommandRefusal> {
     let subject = Of { kind: Subject::Key, id: family.to_owned() };
-    let create = |KeyLimit { model, endpoint, metric, period, limit, enforcement }| {
+    let create = |KeyLimit { model, endpoint, metric, period, limit, enforcement, wait_ms }| {
         let row = QuotaRow {
             id: new_id("quo", write.now_ms)?,
             counted: Counted { subject: subject.clone(), model, endpoint },
@@ -198,7 +200,7 @@ pub(super) fn create_of_key(
             period,
             limit,
             enforcement,
-            wait_ms: 0,
+            wait_ms,
             version: 1,
             created_at_ms: write.now_ms,
             updated_at_ms: write.now_ms,
@@ -216,13 +218,16 @@ pub(super) fn delete_of(write: &Write<'_>, subject: &Of) -> Result<Vec<QuotaRow>
     Ok(rows)
 }
 
-/// Refuses a wait that is too long, and one that would have no effect.
-fn check_wait(row: &QuotaRow) -> Result<(), CommandRefusal> {
-    let QuotaRow { wait_ms, metric, period, .. } = row;
-    let may_wait = *metric == Metric::ConcurrentRequests || *period == Some(Period::Minute);
+/// Refuses a wait that is too long, and one that would have no effect. `place` is the prefix of the parameter's name.
+fn check_wait(
+    wait_ms: u64,
+    (metric, period, enforcement): (Metric, Option<Period>, Enforcement),
+    place: &str,
+) -> Result<(), CommandRefusal> {
+    let may_wait = metric == Metric::ConcurrentRequests || period == Some(Period::Minute);
     let message = match wait_ms {
         0 => return Ok(()),
-        _ if !row.is_hard() => {
+        _ if enforcement != Enforcement::Hard => {
             "wait_ms: a limit that only warns lets every request pass. Set 0, or enforcement hard."
         }
         _ if !may_wait => {
@@ -231,7 +236,7 @@ fn check_wait(row: &QuotaRow) -> Result<(), CommandRefusal> {
         WAIT_MS_OVER.. => "wait_ms must be at most 300000, five minutes.",
         _ => return Ok(()),
     };
-    Err(CommandRefusal::invalid("wait_ms", message))
+    Err(CommandRefusal::invalid(format!("{place}wait_ms"), message))
 }
 
 /// The first wait that is too long.
