@@ -34,6 +34,7 @@ mod console;
 mod cors;
 mod counting;
 mod credentials;
+mod cursor;
 mod cut;
 mod doctor;
 mod dry_run;

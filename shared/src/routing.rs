@@ -391,6 +391,8 @@ pub struct Endpoint {
     /// The time in which a stream of each target must have content, where it takes precedence over that of the provider
     /// instance; `None` if it does at no target.
     pub first_content_timeouts: Option<Box<[Option<Duration>]>>,
+    /// True if chat requests in the form of the Responses API, as Cursor sends them, are accepted.
+    pub cursor_bodies: bool,
 }
 
 /// The choice among the targets of an endpoint.
@@ -437,6 +439,7 @@ impl Endpoint {
             also: Box::default(),
             balance: None,
             first_content_timeouts: None,
+            cursor_bodies: false,
         }
     }
 

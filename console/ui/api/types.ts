@@ -705,6 +705,8 @@ export type Endpoint = {
   also: string[];
   /** In milliseconds since the Unix epoch. Absent for an endpoint of the configuration file. */
   created_at_ms?: number;
+  /** True to accept chat requests in the form of the Responses API, as Cursor sends them. */
+  cursor_bodies: boolean;
   /** Its targets in the order in which they are tried. */
   failover: Target[];
   name: string;
@@ -731,6 +733,8 @@ export type Endpoint = {
 export type EndpointContent = {
   /** Further names, and patterns that end in `*`. */
   also?: string[];
+  /** True to accept chat requests in the form of the Responses API, as Cursor sends them. */
+  cursor_bodies?: boolean;
   /** Its targets in the order in which they are tried. */
   failover: TargetBody[];
   /** The order of its targets within a tier; `listed` by default. */
@@ -1920,6 +1924,8 @@ export type NewClaim = {
 export type NewEndpoint = {
   /** Further names, and patterns that end in `*`. */
   also?: string[];
+  /** True to accept chat requests in the form of the Responses API, as Cursor sends them; false by default. */
+  cursor_bodies?: boolean;
   /** Its targets in the order in which they are tried. */
   failover: TargetBody[];
   name: string;

@@ -59,6 +59,7 @@ const LABELS: Record<keyof Draft, string> = {
   sticky: "Sessions stay",
   also: "Further names",
   preamble: "Preamble",
+  cursor_bodies: "Bodies of Cursor",
 };
 
 function shown(value: unknown): string {

@@ -80,7 +80,7 @@ test("items move within their list", () => {
 
 test("a draft of an endpoint says what it changes", () => {
   const of = (...ids: string[]) => ids.map(targetOf);
-  const plain = { order: "listed", sticky: null, also: [], preamble: "" } as const;
+  const plain = { order: "listed", sticky: null, also: [], preamble: "", cursor_bodies: false } as const;
   const draft = (more: Partial<Draft>): Draft => ({ failover: of("a/x", "b/y", "c/z/1"), ...plain, also: [], ...more });
   const before = draft({});
   expect(changesOfRoute(before, before)).toEqual([]);
@@ -94,6 +94,7 @@ test("a draft of an endpoint says what it changes", () => {
   const weighted = draft({ failover: [{ ...(first as Target), weight: 3, tier: 2 }, ...rest], order: "least_busy", also: ["n-*"] });
   expect(changesOfRoute(before, weighted)).toEqual(["weight of a/x 3", "tier of a/x 2", "order least busy", "name n-* added"]);
   expect(changesOfRoute(weighted, { ...weighted, sticky: false, also: [] })).toEqual(["sessions do not stay", "name n-* removed"]);
+  expect(changesOfRoute(before, draft({ cursor_bodies: true }))).toEqual(["bodies of Cursor accepted"]);
 });
 
 test("what connects a provider holds the fields that were filled", () => {

@@ -77,7 +77,7 @@ test("chosen faults survive the address, and concern providers of the draft alon
 });
 
 test("settings without effect are not stored", () => {
-  const shared: Draft = { failover: [{ ...a, weight: 2, tier: 2 }, b], order: "weighted", sticky: false, also: ["x"], preamble: "" };
+  const shared: Draft = { failover: [{ ...a, weight: 2, tier: 2 }, b], order: "weighted", sticky: false, also: ["x"], preamble: "", cursor_bodies: true };
   expect(contentOf(shared)).toEqual({ ...shared, preamble: null });
   expect(contentOf({ ...shared, order: "listed" }).failover).toEqual([a, b]);
   expect(contentOf({ ...shared, order: "cheapest" }).failover).toEqual([{ ...a, tier: 2 }, b]);
@@ -87,7 +87,7 @@ test("settings without effect are not stored", () => {
 
 test("a draft is written as the configuration file has it", () => {
   const failover = [a, { provider: "local", model: 'llama3.2:1b "x"' }];
-  expect(yamlOf("on", { failover, order: "listed", sticky: null, also: [], preamble: "Be brief.\nAlways." })).toBe(
+  expect(yamlOf("on", { failover, order: "listed", sticky: null, also: [], preamble: "Be brief.\nAlways.", cursor_bodies: false })).toBe(
     'endpoints:\n  "on":\n    preamble: "Be brief.\\nAlways."\n    failover:\n      - {provider: a, model: m}\n      - {provider: local, model: "llama3.2:1b \\"x\\""}\n',
   );
   const shared: Draft = {
@@ -99,9 +99,10 @@ test("a draft is written as the configuration file has it", () => {
     sticky: false,
     also: ["x-*"],
     preamble: "",
+    cursor_bodies: true,
   };
   expect(yamlOf("e", shared)).toBe(
-    'endpoints:\n  e:\n    also: ["x-*"]\n    order: weighted\n    sticky: false\n    failover:\n      - {provider: a, model: m, weight: 0}\n      - {provider: b, model: m, tier: 2}\n',
+    'endpoints:\n  e:\n    also: ["x-*"]\n    order: weighted\n    sticky: false\n    cursor_bodies: true\n    failover:\n      - {provider: a, model: m, weight: 0}\n      - {provider: b, model: m, tier: 2}\n',
   );
 });
 
@@ -183,7 +184,7 @@ test("a part of a rule for errors that is cleared fits any error", () => {
 });
 
 test("the time of a target to its first content stays in the content and in the file", () => {
-  const draft: Draft = { failover: [{ ...a, first_content_timeout: 2.5 }, b], order: "listed", sticky: null, also: [], preamble: "" };
+  const draft: Draft = { failover: [{ ...a, first_content_timeout: 2.5 }, b], order: "listed", sticky: null, also: [], preamble: "", cursor_bodies: false };
   expect(contentOf(draft).failover).toEqual([{ ...a, first_content_timeout: 2.5 }, b]);
   expect(yamlOf("line", draft)).toContain("{provider: a, model: m, first_content_timeout: 2.5}");
 });

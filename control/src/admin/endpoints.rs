@@ -173,16 +173,19 @@ pub(super) struct NewEndpoint {
     /// True to keep a session at its target; by default true unless `order` is `listed`.
     #[serde(default)]
     sticky: Option<bool>,
+    /// True to accept chat requests in the form of the Responses API, as Cursor sends them; false by default.
+    #[serde(default)]
+    cursor_bodies: bool,
 }
 
 impl NewEndpoint {
     /// Returns the checked name, which errors call `place`, and the checked content.
     pub(super) fn checked(self, place: &str) -> Result<(String, EndpointContent), ApiError> {
-        let Self { name, failover, preamble, also, order, sticky } = self;
+        let Self { name, failover, preamble, also, order, sticky, cursor_bodies } = self;
         if !is_name(&name) {
             return Err(ApiError::parameter(place, format!("{place} {NAME_RULE}")));
         }
-        Ok((name, content(EndpointContent { failover, preamble, also, order, sticky })?))
+        Ok((name, content(EndpointContent { failover, preamble, also, order, sticky, cursor_bodies })?))
     }
 }
 
@@ -212,7 +215,7 @@ async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 /// Checks what of the content depends on nothing else.
 fn content(written: EndpointContent) -> Result<EndpointContent, ApiError> {
-    let EndpointContent { failover, preamble, also, order, sticky } = written;
+    let EndpointContent { failover, preamble, also, order, sticky, cursor_bodies } = written;
     if also.len() > NAMES_MAX {
         return Err(ApiError::parameter("also", format!("also must have at most {NAMES_MAX} names.")));
     }
@@ -231,7 +234,7 @@ fn content(written: EndpointContent) -> Result<EndpointContent, ApiError> {
         };
         return Err(ApiError::parameter(&place, format!("{place} {}.", useless.reason)));
     }
-    Ok(EndpointContent { failover, preamble: text(preamble)?, also, order, sticky })
+    Ok(EndpointContent { failover, preamble: text(preamble)?, also, order, sticky, cursor_bodies })
 }
 
 fn members(failover: Vec<StoredMember>) -> Result<Vec<StoredMember>, ApiError> {

@@ -238,7 +238,8 @@ fn of_key(app: &App, id: &str) -> Result<Arc<Access>, ApiError> {
 
 /// Builds an endpoint that is not stored. As in routing, members of providers that are not in use are left out.
 fn endpoint(app: &App, snapshot: &Snapshot, draft: NewEndpoint) -> Result<Arc<Endpoint>, ApiError> {
-    let (name, EndpointContent { failover, preamble, also, order, sticky }) = draft.checked("draft.name")?;
+    let (name, EndpointContent { failover, preamble, also, order, sticky, cursor_bodies }) =
+        draft.checked("draft.name")?;
     let (mut targets, mut shares) = (Vec::new(), Vec::new());
     let mut timeouts = Vec::new();
     for (index, member) in failover.into_iter().enumerate() {
@@ -263,6 +264,7 @@ fn endpoint(app: &App, snapshot: &Snapshot, draft: NewEndpoint) -> Result<Arc<En
         also: also.into_iter().map(Box::from).collect(),
         balance: balance(WrittenOrder { order, sticky }, shares),
         first_content_timeouts: content_timeouts(timeouts),
+        cursor_bodies,
         ..Endpoint::new(EndpointName::new(name.as_str()), targets)
     }))
 }

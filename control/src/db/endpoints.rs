@@ -38,6 +38,9 @@ pub(crate) struct EndpointContent {
     /// True to keep a session at its target; null for the default, which is true unless `order` is `listed`.
     #[serde(default)]
     pub(crate) sticky: Option<bool>,
+    /// True to accept chat requests in the form of the Responses API, as Cursor sends them.
+    #[serde(default)]
+    pub(crate) cursor_bodies: bool,
 }
 
 /// The column `failover`.
@@ -59,23 +62,25 @@ struct StoredSettings {
     order: TargetOrder,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sticky: Option<bool>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    cursor_bodies: bool,
 }
 
 impl StoredTargets {
     fn of(content: &EndpointContent) -> Self {
-        let EndpointContent { failover, preamble, also, order, sticky } = content.clone();
+        let EndpointContent { failover, preamble, also, order, sticky, cursor_bodies } = content.clone();
         let plain = EndpointContent { failover: failover.clone(), preamble, ..EndpointContent::default() };
         match plain == *content {
             true => Self::List(failover),
-            false => Self::Settings(StoredSettings { failover, also, order, sticky }),
+            false => Self::Settings(StoredSettings { failover, also, order, sticky, cursor_bodies }),
         }
     }
 
     fn content(self, preamble: Option<String>) -> EndpointContent {
         match self {
             Self::List(failover) => EndpointContent { failover, preamble, ..EndpointContent::default() },
-            Self::Settings(StoredSettings { failover, also, order, sticky }) => {
-                EndpointContent { failover, preamble, also, order, sticky }
+            Self::Settings(StoredSettings { failover, also, order, sticky, cursor_bodies }) => {
+                EndpointContent { failover, preamble, also, order, sticky, cursor_bodies }
             }
         }
     }

@@ -25,6 +25,7 @@ use crate::attempt::{self, FailoverBudget, Job};
 use crate::caller::Exchange;
 use crate::error::Fault;
 use crate::operation::answer;
+use crate::operation::cursor;
 use crate::operation::explain::{self, ExplainQuestion, TargetChecks};
 use crate::operation::videos;
 use crate::plan::{self, Needs};
@@ -263,12 +264,15 @@ pub(super) async fn read(
         Some(call) => HeadScan::of_gemini(of_path(call)?),
         None => HeadScan::new(authorized.dialect),
     };
-    let body = body::read(limits, &authorized.request.headers, incoming, bytes_max, &mut |piece| {
+    let mut body = body::read(limits, &authorized.request.headers, incoming, bytes_max, &mut |piece| {
         scan.push(piece).map_err(|error| of_scan_error(&error).closing())
     })
     .await?;
     authorized.exchange.note_body(&body);
-    let mut head = Box::new(scan.finish().map_err(|error| of_scan_error(&error))?);
+    let mut head = match scan.finish() {
+        Ok(head) => Box::new(head),
+        Err(error) => Box::pin(cursor::head(authorized, &mut body, &error)).await?,
+    };
     if authorized.operation == Operation::CompactResponses {
         if head.stream {
             return Err(Fault::new(ErrorKind::UnsupportedField, NO_STREAM).param("stream"));

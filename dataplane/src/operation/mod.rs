@@ -5,6 +5,7 @@ pub(crate) mod cors;
 pub(crate) mod count_gemini;
 pub(crate) mod count_responses;
 pub(crate) mod count_tokens;
+mod cursor;
 pub(crate) mod error_response;
 pub(crate) mod explain;
 pub(crate) mod health;

@@ -72,11 +72,12 @@ pub(crate) fn restricted(route: Route, (provider, model): &(ProviderId, ModelId)
     })?;
     Ok(match route {
         Route::Endpoint(endpoint) => {
-            let Endpoint { name, preamble, .. } = &*endpoint;
+            let Endpoint { name, preamble, cursor_bodies, .. } = &*endpoint;
             let first_content_timeouts =
                 endpoint.first_content_timeout(&target).map(|own| [Some(own)].into());
             let only = Endpoint::new(name.clone(), vec![target]);
-            Route::Endpoint(Arc::new(Endpoint { preamble: preamble.clone(), first_content_timeouts, ..only }))
+            let (preamble, cursor_bodies) = (preamble.clone(), *cursor_bodies);
+            Route::Endpoint(Arc::new(Endpoint { preamble, cursor_bodies, first_content_timeouts, ..only }))
         }
         Route::Model(_) => Route::Model(target),
         Route::Alias(_) | Route::Ambiguous(_) => Route::Alias(target),

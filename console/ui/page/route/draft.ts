@@ -2,19 +2,27 @@
 import type { Endpoint, EndpointContent, Target, TargetBody, TargetOrder } from "../../api/types";
 import { sameTarget } from "../routes";
 
-export type Draft = { failover: Target[]; order: TargetOrder; sticky: boolean | null; also: string[]; preamble: string };
+export type Draft = {
+  failover: Target[];
+  order: TargetOrder;
+  sticky: boolean | null;
+  also: string[];
+  preamble: string;
+  cursor_bodies: boolean;
+};
 
-export const draftOf = ({ failover, order, sticky, also, preamble }: Endpoint): Draft => ({
+export const draftOf = ({ failover, order, sticky, also, preamble, cursor_bodies }: Endpoint): Draft => ({
   failover,
   order,
   sticky,
   also,
   preamble: preamble ?? "",
+  cursor_bodies,
 });
 export const idOf = ({ provider, model }: Target): string => `${provider}/${model}`;
 
 /** The content to store: without settings that would have no effect, which the gateway refuses. */
-export function contentOf({ failover, order, sticky, also, preamble }: Draft): Required<EndpointContent> {
+export function contentOf({ failover, order, sticky, also, preamble, cursor_bodies }: Draft): Required<EndpointContent> {
   const isAlone = failover.length < 2;
   const used = isAlone ? "listed" : order;
   return {
@@ -23,6 +31,7 @@ export function contentOf({ failover, order, sticky, also, preamble }: Draft): R
     sticky: isAlone ? null : sticky,
     also,
     preamble: preamble || null,
+    cursor_bodies,
   };
 }
 
@@ -68,6 +77,7 @@ export function changesOf(before: Draft, draft: Draft): string[] {
   for (const name of draft.also) if (!before.also.includes(name)) said.push(`name ${name} added`);
   for (const name of before.also) if (!draft.also.includes(name)) said.push(`name ${name} removed`);
   if (before.preamble !== draft.preamble) said.push("preamble changed");
+  if (before.cursor_bodies !== draft.cursor_bodies) said.push(`bodies of Cursor ${draft.cursor_bodies ? "accepted" : "refused"}`);
   return said;
 }
 
@@ -77,7 +87,7 @@ export const staysWith = ({ order, sticky }: Pick<Draft, "order" | "sticky">): b
 /** The draft as the configuration file has it. A JSON text is a YAML value. */
 export function yamlOf(name: string, draft: Draft): string {
   const value = (text: string): string => (/^[A-Za-z][A-Za-z0-9._/-]*$/.test(text) && !RESERVED.test(text) ? text : JSON.stringify(text));
-  const { failover, order, sticky, also, preamble } = contentOf(draft);
+  const { failover, order, sticky, also, preamble, cursor_bodies } = contentOf(draft);
   const share = ({ weight, tier, first_content_timeout: limit }: TargetBody): string =>
     `${weight == null ? "" : `, weight: ${weight}`}${tier == null ? "" : `, tier: ${tier}`}${limit == null ? "" : `, first_content_timeout: ${limit}`}`;
   return [
@@ -87,6 +97,7 @@ export function yamlOf(name: string, draft: Draft): string {
     ...(also.length ? [`    also: [${also.map(value).join(", ")}]`] : []),
     ...(order === "listed" ? [] : [`    order: ${order}`]),
     ...(sticky === null ? [] : [`    sticky: ${sticky}`]),
+    ...(cursor_bodies ? ["    cursor_bodies: true"] : []),
     "    failover:",
     ...failover.map((target) => `      - {provider: ${value(target.provider)}, model: ${value(target.model)}${share(target)}}`),
     "",

@@ -123,7 +123,7 @@ export function NamesCard({ draft, onDraft }: Props) {
     setText("");
   };
   return (
-    <Card title="Further names">
+    <Card title="Further names and clients">
       <div class="chosen">
         {draft.also.map((name) => (
           <span key={name} class="tag">
@@ -151,6 +151,12 @@ export function NamesCard({ draft, onDraft }: Props) {
         </button>
       </form>
       <p class="help">Clients may send these names too. A name that ends in * stands for all that begin so.</p>
+      <Check
+        label="Accept bodies of Cursor"
+        help="Cursor sends requests of the Responses API to /v1/chat/completions. Without this they are refused."
+        checked={draft.cursor_bodies}
+        onChange={(accepts) => onDraft({ ...draft, cursor_bodies: accepts })}
+      />
     </Card>
   );
 }

@@ -81,7 +81,7 @@ function Ready({ providers, likeFirst, onDone }: ReadyProps) {
 
 /** Puts targets before those of an endpoint that exists. */
 function AddTarget({
-  endpoint: { name, failover, preamble, also, order, sticky, version },
+  endpoint: { name, failover, preamble, also, order, sticky, cursor_bodies, version },
   targets: given,
   onDone,
 }: Props & { endpoint: Endpoint; targets: string[] }) {
@@ -92,7 +92,7 @@ function AddTarget({
   const add = (): void =>
     void submission.run(targets, async () => {
       await call("PUT", `endpoints/${encodeURIComponent(name)}`, {
-        body: { failover: wanted, preamble, also, order, sticky },
+        body: { failover: wanted, preamble, also, order, sticky, cursor_bodies },
         ifMatch: version,
       });
       changed("endpoints");

@@ -511,6 +511,8 @@ pub struct Endpoint {
     pub order: TargetOrder,
     /// True if a session stays with its target; `None` for the default of the order.
     pub sticky: Option<bool>,
+    /// True if chat requests in the form of the Responses API, as Cursor sends them, are accepted.
+    pub cursor_bodies: bool,
 }
 
 /// One member of an endpoint: a provider and a model.

@@ -468,6 +468,8 @@ pub(super) struct Endpoint {
     pub(super) order: Order,
     /// Keep a session at its target; true by default, unless `order` is `listed`.
     pub(super) sticky: Option<bool>,
+    /// Accept chat requests in the form of the Responses API, as Cursor sends them.
+    pub(super) cursor_bodies: bool,
 }
 
 /// Order of the targets of an endpoint within a tier.

@@ -49,6 +49,9 @@ fn write(config: &Config, out: &mut String) -> fmt::Result {
         if let Some((order, sticky)) = order.balanced() {
             write!(out, "; order {}, sticky {sticky}", order.name())?;
         }
+        if endpoint.cursor_bodies {
+            write!(out, "; cursor_bodies")?;
+        }
         match endpoint.also.is_empty() {
             true => writeln!(out)?,
             false => writeln!(out, "; also {}", endpoint.also.join(", "))?,

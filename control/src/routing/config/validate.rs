@@ -127,7 +127,8 @@ fn endpoint(file: &raw::File, at: [&str; 2], raw: &raw::Endpoint, notes: &mut No
         };
         notes.add(&place, useless.reason);
     }
-    Endpoint { name: EndpointName::new(name), failover, preamble, also: raw.also.clone(), order, sticky }
+    let (also, cursor_bodies) = (raw.also.clone(), raw.cursor_bodies);
+    Endpoint { name: EndpointName::new(name), failover, preamble, also, order, sticky, cursor_bodies }
 }
 
 fn member(file: &raw::File, path: &[YamlStep], raw: &raw::Member, notes: &mut Notes) -> Option<Member> {

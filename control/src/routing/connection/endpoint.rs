@@ -50,6 +50,7 @@ impl ListedEndpoint {
                 also: endpoint.also.clone(),
                 order: endpoint.order,
                 sticky: endpoint.sticky,
+                cursor_bodies: endpoint.cursor_bodies,
             },
             shadow: None,
             row: None,

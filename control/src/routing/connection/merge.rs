@@ -127,5 +127,6 @@ fn routed(row: &EndpointRow, taken: &HashSet<&String>) -> config::Endpoint {
         also: content.also.iter().filter(|name| !taken.contains(name)).cloned().collect(),
         order: content.order,
         sticky: content.sticky,
+        cursor_bodies: content.cursor_bodies,
     }
 }

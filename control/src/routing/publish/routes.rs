@@ -440,7 +440,8 @@ fn endpoints(configured: &[config::Endpoint], providers: &[Arc<ProviderInstance>
             let preamble = endpoint.preamble.as_deref().map(Arc::from);
             let also = endpoint.also.iter().map(|name| Box::from(name.as_str())).collect();
             let plain = Endpoint::new(endpoint.name.clone(), targets);
-            Arc::new(Endpoint { preamble, also, balance, first_content_timeouts, ..plain })
+            let cursor_bodies = endpoint.cursor_bodies;
+            Arc::new(Endpoint { preamble, also, balance, first_content_timeouts, cursor_bodies, ..plain })
         })
         .collect();
     endpoints.sort_by(|a, b| a.name.cmp(&b.name));

@@ -104,7 +104,7 @@ impl Export {
     fn add_endpoint(&mut self, row: EndpointRow) {
         let EndpointRow {
             name,
-            content: EndpointContent { mut failover, preamble, also, order, sticky },
+            content: EndpointContent { mut failover, preamble, also, order, sticky, cursor_bodies },
             ..
         } = row;
         failover.retain(|member| {
@@ -129,6 +129,9 @@ impl Export {
         }
         if let (Some(endpoint), false) = (endpoint.as_object_mut(), also.is_empty()) {
             endpoint.insert("also".to_owned(), json!(also));
+        }
+        if let (Some(endpoint), true) = (endpoint.as_object_mut(), cursor_bodies) {
+            endpoint.insert("cursor_bodies".to_owned(), json!(true));
         }
         // With one target left, an order would have no effect.
         if let (Some(endpoint), true) = (endpoint.as_object_mut(), failover.len() > 1) {

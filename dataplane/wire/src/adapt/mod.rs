@@ -15,6 +15,7 @@ mod chat_over_messages;
 mod chat_over_responses;
 mod chat_rules;
 mod counting;
+mod cursor;
 mod embeddings_over_gemini_embeddings;
 mod features;
 mod function_calls;
@@ -48,6 +49,7 @@ use shared::usage::TokenCounts;
 
 pub use batch_models::with_batch_models;
 pub use counting::Counting;
+pub use cursor::chat_of_cursor;
 pub use features::{lacking, sealed_elsewhere};
 pub use loss::{Fate, Loss};
 pub use param::client_param;

@@ -215,6 +215,7 @@ fn an_endpoint_keeps_its_models_until_a_catalog_omits_them() {
         also: Vec::new(),
         order: Default::default(),
         sticky: None,
+        cursor_bodies: false,
         preamble: None,
     };
     let ids = |setting: &Setting| {
