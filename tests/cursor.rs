@@ -28,7 +28,7 @@ fn body(model: &str) -> Value {
         "model": model, "stream": true, "stream_options": {"include_usage": true}, "store": false,
         "include": ["reasoning.encrypted_content"], "user": "u-1",
         "tools": [
-            {"type": "function", "name": "ls", "parameters": {"type": "object", "properties": {"z": {}, "a": {}}}},
+            {"type": "function", "name": "ls", "parameters": {"type": "object", "properties": {"a": {}, "z": {}}}},
             {"name": "read", "description": "Reads.", "input_schema": {"type": "object"}},
         ],
         "tool_choice": "auto",
@@ -47,7 +47,9 @@ fn body(model: &str) -> Value {
 async fn a_body_of_cursor_is_answered_in_chat_chunks() {
     let (gateway, first, second) = start().await;
     first.then(Answer::events(&chat::events(&["hel", "lo"])));
-    let mut flow = gateway.client().chat_flow(body("cursor").to_string()).await;
+    // `json!` sorts members.
+    let unsorted = body("cursor").to_string().replace(r#"{"a":{},"z":{}}"#, r#"{"z":{},"a":{}}"#);
+    let mut flow = gateway.client().chat_flow(unsorted).await;
     assert_eq!(flow.status, 200);
     let (events, is_whole) = flow.rest().await;
     let text: String =

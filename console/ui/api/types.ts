@@ -1307,6 +1307,8 @@ export type KeyLimit = {
   metric: Metric;
   /** `provider/model`, if only requests to one model count. */
   model: string | null;
+  /** How long a request may wait for the limit instead of getting 429, in milliseconds; 0 for not at all. */
+  wait_ms?: number;
   /** Null for concurrent requests only. */
   window: Period | null;
 };
@@ -1321,6 +1323,8 @@ export type KeyLimitBody = {
   metric: Metric;
   /** `provider/model`, if only requests to one model count. */
   model?: string | null;
+  /** How long a request may wait for the limit instead of getting 429, in milliseconds; 0 for not at all. */
+  wait_ms?: number;
   /** Null for concurrent requests only. */
   window?: Period | null;
 };

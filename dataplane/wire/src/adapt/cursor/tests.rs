@@ -2,15 +2,15 @@ use serde_json::{Value, json};
 
 use super::chat_of_cursor;
 
-fn chat(body: &Value) -> Value {
-    let chat = chat_of_cursor(body.to_string().as_bytes(), "smart").unwrap();
+fn chat(body: &str) -> Value {
+    let chat = chat_of_cursor(body.as_bytes(), "smart").unwrap();
     serde_json::from_slice(&chat)
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&chat)))
 }
 
 #[test]
 fn a_responses_request_becomes_a_chat_request() {
-    let got = chat(&json!({
+    let body = json!({
         "model": "smart", "stream": true, "instructions": "Be brief.", "store": false,
         "include": ["reasoning.encrypted_content"], "stream_options": {"include_usage": true}, "user": "u-1",
         "max_output_tokens": 50, "reasoning": {"effort": "low"},
@@ -21,7 +21,8 @@ fn a_responses_request_becomes_a_chat_request() {
             {"type": "function_call", "call_id": "c1", "name": "ls", "arguments": "{}"},
             {"type": "function_call_output", "call_id": "c1", "output": "a.rs"},
         ],
-    }));
+    });
+    let got = chat(&body.to_string());
     assert_eq!((&got["model"], &got["stream"]), (&json!("smart"), &json!(true)), "{got}");
     assert_eq!(got["stream_options"], json!({"include_usage": true}));
     assert_eq!((&got["user"], &got["max_completion_tokens"]), (&json!("u-1"), &json!(50)));
@@ -53,7 +54,7 @@ fn the_forms_of_chat_and_of_messages_are_unified() {
                 {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBO"}},
                 {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBP"}}]},
             {"role": "assistant", "content": [{"type": "text", "text": "I read."},
-                {"type": "tool_use", "id": "t1", "name": "read", "input": {"z": "1", "a": "2"}}]},
+                {"type": "tool_use", "id": "t1", "name": "read", "input": {"a": "2", "z": "1"}}]},
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1",
                 "content": [{"type": "text", "text": "one"}, {"type": "text", "text": " two"}]},
                 {"type": "text", "text": "And now?"}]},
@@ -62,7 +63,8 @@ fn the_forms_of_chat_and_of_messages_are_unified() {
             {"role": "tool", "tool_call_id": "t2", "content": "b.rs"},
         ],
     });
-    let got = chat(&body);
+    // `json!` sorts members.
+    let got = chat(&body.to_string().replace(r#"{"a":"2","z":"1"}"#, r#"{"z":"1","a":"2"}"#));
     let tools = got["tools"].as_array().unwrap();
     let named: Vec<_> = tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap()).collect();
     assert_eq!((named, &tools[0]["function"]["parameters"]), (vec!["read", "ls"], &schema));
