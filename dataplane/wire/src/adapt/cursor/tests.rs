@@ -1,3 +1,5 @@
+//! Bodies as Cursor sends them, and the chat requests that they become.
+
 use serde_json::{Value, json};
 
 use super::chat_of_cursor;
