@@ -59,7 +59,7 @@ impl<'a> Walk<'a> {
             // A target that limits the request may be tried again, without the line.
             let mut waiting = Waiting::default();
             let next = self.next_candidates(&others, &waiting);
-            let step = self.reserved((target, 0), &next, record).await;
+            let step = self.held((target, 0), &next, record).await;
             if let Some(end) = self.after((step, target), &mut waiting, record).break_value() {
                 return end;
             }

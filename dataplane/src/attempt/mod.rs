@@ -154,11 +154,12 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Un
         }
         Err(fault) => return Err(refused(job, record, fault)),
     };
-    let reserve = |record: &mut Record, called: Option<&Place>| {
-        quota::reserve(&job.access, route.endpoint(), demand, &candidates, (record, called))
-    };
-    if let Err(exceeded) = reserve(record, None) {
-        let later = job.reserved_later((exceeded, candidates.first().copied()), record, reserve);
+    let endpoint = route.endpoint();
+    if let Err(exceeded) = quota::reserve(&job.access, endpoint, demand, &candidates, (record, None)) {
+        let again = |record: &mut Record, called: Option<&Place>| {
+            quota::reserve(&job.access, endpoint, demand, &candidates, (record, called))
+        };
+        let later = job.reserved_later((exceeded, candidates.first().copied()), record, again);
         if let Err(fault) = later.await {
             return Err(refused(job, record, fault));
         }

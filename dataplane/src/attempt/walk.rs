@@ -153,7 +153,10 @@ impl<'a> Walk<'a> {
         record: &mut Record,
     ) -> ControlFlow<Option<Served>> {
         let next = self.next_candidates(after, waiting);
-        let step = self.target((target, before), &next, record).await;
+        if let Some(step) = self.hold(target, &next, record).await {
+            return self.after((step, target), waiting, record);
+        }
+        let step = self.held((target, before), &next, record).await;
         self.after((step, target), waiting, record)
     }
 
@@ -319,28 +322,26 @@ impl<'a> Walk<'a> {
             .reserved_later((exceeded, None), record, |record, called| self.reserve(target, (record, called)))
     }
 
-    /// Tries one target. Holds the quotas that depend on the target while it is tried.
-    async fn target(
+    /// Holds the quotas that depend on the target, until it has been tried. Returns the step of a target of which one is used
+    /// up.
+    async fn hold(
         &mut self,
-        (target, before): (&Target, u32),
+        target: &Target,
         next: &NextCandidates<'_>,
         record: &mut Record,
-    ) -> Step {
-        if let Err(exceeded) = self.reserve(target, (record, None)) {
-            if exceeded.may_wait() {
-                return self.put_off(target, exceeded, next, record);
-            }
-            if let Err(fault) = self.reserve_later(exceeded, target, record).await {
-                self.reasons.keep_over_quota(fault, target);
-                record.skip(target, StepResult::OverQuota);
-                return Step::Moved;
-            }
+    ) -> Option<Step> {
+        let exceeded = self.reserve(target, (record, None)).err()?;
+        if exceeded.may_wait() {
+            return Some(self.put_off(target, exceeded, next, record));
         }
-        self.reserved((target, before), next, record).await
+        let fault = self.reserve_later(exceeded, target, record).await.err()?;
+        self.reasons.keep_over_quota(fault, target);
+        record.skip(target, StepResult::OverQuota);
+        Some(Step::Moved)
     }
 
     /// Tries one target, of whose quotas the request holds its part.
-    pub(super) async fn reserved(
+    pub(super) async fn held(
         &mut self,
         (target, before): (&Target, u32),
         next: &NextCandidates<'_>,

@@ -18,12 +18,12 @@ use crate::server::body::HeldBody;
 pub(super) async fn head(
     authorized: AuthorizedRequest<'_>,
     body: &mut HeldBody,
-    error: &ScanError,
+    error: ScanError,
 ) -> Result<Box<Head>, Fault> {
     let may_be = authorized.operation == Operation::ChatCompletions
         && matches!(error.fault, ScanFault::ConversationMissing(_));
-    let of_responses = if may_be { scanned(Dialect::Responses, body) } else { Err(error.clone()) };
-    let Ok(head) = of_responses else { return Err(of_scan_error(error)) };
+    let of_responses = if may_be { scanned(Dialect::Responses, body).ok() } else { None };
+    let Some(head) = of_responses else { return Err(of_scan_error(&error)) };
     let (route, _) = authorized.select(&head);
     match route? {
         Route::Endpoint(endpoint) if endpoint.cursor_bodies => {}

@@ -271,7 +271,7 @@ pub(super) async fn read(
     authorized.exchange.note_body(&body);
     let mut head = match scan.finish() {
         Ok(head) => Box::new(head),
-        Err(error) => Box::pin(cursor::head(authorized, &mut body, &error)).await?,
+        Err(error) => Box::pin(cursor::head(authorized, &mut body, error)).await?,
     };
     if authorized.operation == Operation::CompactResponses {
         if head.stream {

@@ -124,7 +124,7 @@ impl Record {
         self.pause();
         self.running.enter(Stage::Queued);
         let now = Instant::now();
-        self.waits_since = Some(now);
+        self.queued.get_or_insert_default().since = Some(now);
         let start_us = Some(micros(now - self.started));
         let message = Some(quota.id.clone());
         let step = TraceStep { start_us, message, ..step(target, StepResult::Waited) };
@@ -133,11 +133,13 @@ impl Record {
 
     /// Records the end of the wait, and, if it was for another one than at first, the target and the quota.
     pub(crate) fn end_wait(&mut self, called: Option<(&Target, &Quota)>) {
-        let Some(since) = self.waits_since.take() else { return };
+        let Some(since) = self.queued.as_mut().and_then(|queued| queued.since.take()) else { return };
         self.resume();
         self.running.enter(Stage::Paused);
         let spent_us = micros(since.elapsed());
-        self.queue_us = Some(self.queue_us.unwrap_or(0).saturating_add(spent_us));
+        if let Some(queued) = &mut self.queued {
+            queued.us = queued.us.saturating_add(spent_us);
+        }
         self.note(|event| {
             let mut steps = event.trace.iter_mut().rev();
             let Some(step) = steps.find(|step| step.result == StepResult::Waited) else { return };

@@ -31,6 +31,15 @@ mod attempts;
 mod cost;
 mod recorder;
 
+/// The time that an exchange has waited in lines of quotas.
+#[derive(Debug, Default)]
+struct QueueTime {
+    /// The start of the current wait.
+    since: Option<Instant>,
+    /// The waits that have ended, in microseconds.
+    us: u64,
+}
+
 /// Collects the usage event of one exchange and sends it when the exchange ends.
 #[derive(Debug)]
 pub(crate) struct Record {
@@ -39,10 +48,8 @@ pub(crate) struct Record {
     /// The time so far that was not the gateway's own, in microseconds: waiting for the request body, attempts that have
     /// ended, and pauses.
     outside_us: u64,
-    /// The start of the current wait in the line of a quota.
-    waits_since: Option<Instant>,
-    /// The time of the waits that have ended, in microseconds, if there was any.
-    queue_us: Option<u64>,
+    /// The waits in lines of quotas, if there was any.
+    queued: Option<Box<QueueTime>>,
     /// The start of the current pause before an attempt.
     paused_at: Option<Instant>,
     /// `None` once the event has been sent.
@@ -162,8 +169,7 @@ impl Record {
             recorder: Rc::clone(recorder),
             started: opening.started,
             outside_us: opening.body_wait_us,
-            waits_since: None,
-            queue_us: None,
+            queued: None,
             paused_at: None,
             event: Some(Box::new(event)),
             model: None,
@@ -186,8 +192,7 @@ impl Record {
             recorder: Rc::clone(&self.recorder),
             started: self.started,
             outside_us: self.outside_us,
-            waits_since: self.waits_since.take(),
-            queue_us: self.queue_us.take(),
+            queued: self.queued.take(),
             paused_at: self.paused_at.take(),
             event: self.event.take(),
             model: self.model.take(),
@@ -307,9 +312,7 @@ impl Record {
 
     /// Sends the event. It is called before the client gets the last byte; later calls do nothing.
     pub(crate) fn close(&mut self, outcome: Outcome) -> Closed {
-        if self.waits_since.is_some() {
-            self.end_wait(None);
-        }
+        self.end_wait(None);
         let Some(mut event) = self.event.take() else {
             return Closed { cost_nano_usd: None, is_recorded: true };
         };
@@ -337,8 +340,8 @@ impl Record {
             event.details.gateway_us = Some(own_time(&event, self.outside_us));
         }
         self.recorder.counters.observe(&event);
-        if let Some(us) = self.queue_us {
-            self.recorder.counters.queue.observe(us);
+        if let Some(queued) = &self.queued {
+            self.recorder.counters.queue.observe(queued.us);
         }
         if self.recorder.logs_requests {
             log(&event);
