@@ -1,7 +1,7 @@
 //! Upgrades of nodes that share a database: who migrates it, and beside which release a node runs.
 //!
 //! One release is built at a time, so another one is stood in for. A release before: this program, on a database whose newest
-//! migration is undone, with its version in `nodes`. The next one: its migration, a column more in each table. With the path
+//! migrations are undone, with its version in `nodes`. The next one: its migration, a column more in each table. With the path
 //! of an older program in `LLMGW_TEST_RELEASE_BEFORE`, nodes are upgraded from that one.
 
 use std::path::PathBuf;
@@ -16,10 +16,13 @@ use crate::support::admin::Admin;
 use crate::support::gateway::Setup;
 use crate::support::{Answer, Gateway, Upstream, Yaml, wait};
 
-/// Undoes the newest migration, so that the database is one of the release before.
-const UNDO: &str = "ALTER TABLE nodes DROP COLUMN clock_ahead_ms, DROP COLUMN unstored_since_ms, DROP COLUMN forgotten_at_ms; \
+/// Undoes the newest migrations, down to one that excludes the releases before it, so that the database is of such a release.
+const UNDO: &str = "ALTER TABLE quotas DROP COLUMN wait_ms; \
+     ALTER TABLE nodes DROP COLUMN clock_ahead_ms, DROP COLUMN unstored_since_ms, DROP COLUMN forgotten_at_ms; \
      DELETE FROM alert_rules WHERE id IN ('rule_node_lost', 'rule_node_skew', 'rule_shipping_behind'); \
-     UPDATE schema_version SET version = version - 1";
+     UPDATE schema_version SET version = version - 2";
+/// The number of those migrations.
+const UNDONE: i64 = 2;
 
 fn version(database: &Database<'_>) -> i64 {
     database.query("SELECT version FROM schema_version")[0][0].parse().unwrap()
@@ -70,11 +73,11 @@ async fn a_node_that_may_not_migrate_waits_for_the_command_that_does() {
     let late = may_not_migrate(&yaml, &database);
     let text = late.output_of(&["serve"], 78).await;
     assert!(
-        text.contains(&format!("have version {}", newest - 1)) && text.contains("llmgw migrate"),
+        text.contains(&format!("have version {}", newest - UNDONE)) && text.contains("llmgw migrate"),
         "{text}"
     );
     let text = late.output_of(&["migrate"], 0).await;
-    assert!(text.contains(&format!("from version {} to {newest}", newest - 1)), "{text}");
+    assert!(text.contains(&format!("from version {} to {newest}", newest - UNDONE)), "{text}");
     let text = late.output_of(&["migrate"], 0).await;
     assert!(text.contains("nothing was changed"), "{text}");
     assert!(is_ready(&late.start().await).await);
@@ -92,12 +95,12 @@ async fn a_migration_that_excludes_a_release_waits_for_its_live_nodes_and_ends_t
     database.query(UNDO);
     // The program renews nothing without the columns that are undone.
     let live =
-        format!("UPDATE nodes SET alive_until_ms = now_ms() + 600000, schema_version = {}", newest - 1);
+        format!("UPDATE nodes SET alive_until_ms = now_ms() + 600000, schema_version = {}", newest - UNDONE);
     database.query(&live);
     let newer = node(&yaml, &database.url());
     let text = newer.output_of(&["migrate"], 78).await;
     assert!(text.contains(": n1 (release") && text.contains("stop these nodes"), "{text}");
-    assert_eq!(version(&database), newest - 1);
+    assert_eq!(version(&database), newest - UNDONE);
     // A node that is cut off, or stopped for a while.
     database.query("UPDATE nodes SET alive_until_ms = 0");
     newer.output_of(&["migrate"], 0).await;
