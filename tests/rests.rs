@@ -148,7 +148,7 @@ async fn a_target_rests_for_the_wait_that_its_upstream_names() {
                 ("anthropic-ratelimit-requests-remaining", "0"),
                 ("anthropic-ratelimit-requests-reset", &in_rfc3339),
             ]),
-            40_000,
+            2_000,
             61_000,
         ),
         ("no wait", limited(429, &[]), 1, 1_250),
