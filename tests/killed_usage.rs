@@ -106,10 +106,11 @@ async fn get(gateway: &Gateway, path: &str) -> Value {
     Admin(gateway.client()).done("GET", path, Value::Null).await
 }
 
-/// Waits until the journal is stored.
+/// Waits until the journal is stored, also what earlier processes have left, which is stored behind the start.
 async fn stored(gateway: &Gateway) {
     wait::eventually("the journal is stored", async || {
-        (get(gateway, "state").await["usage"]["queued"] == 0).then_some(())
+        let usage = &get(gateway, "state").await["usage"];
+        (usage["queued"] == 0 && usage["journal_waiting_bytes"] == 0).then_some(())
     })
     .await;
 }
