@@ -65,7 +65,7 @@ def limited_key(gateway):
 
 
 def send_requests(gateway):
-    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Tell me something. " * 20}]})
+    body = json.dumps({"model": "up/m", "messages": [{"role": "user", "content": "Tell me something. " * 20}]})
     request = (
         f"POST /v1/chat/completions HTTP/1.1\r\nhost: calls\r\nauthorization: Bearer {limited_key(gateway)}\r\n"
         f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n{body}"
