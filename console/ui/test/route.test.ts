@@ -77,7 +77,14 @@ test("chosen faults survive the address, and concern providers of the draft alon
 });
 
 test("settings without effect are not stored", () => {
-  const shared: Draft = { failover: [{ ...a, weight: 2, tier: 2 }, b], order: "weighted", sticky: false, also: ["x"], preamble: "", cursor_bodies: true };
+  const shared: Draft = {
+    failover: [{ ...a, weight: 2, tier: 2 }, b],
+    order: "weighted",
+    sticky: false,
+    also: ["x"],
+    preamble: "",
+    cursor_bodies: true,
+  };
   expect(contentOf(shared)).toEqual({ ...shared, preamble: null });
   expect(contentOf({ ...shared, order: "listed" }).failover).toEqual([a, b]);
   expect(contentOf({ ...shared, order: "cheapest" }).failover).toEqual([{ ...a, tier: 2 }, b]);
@@ -184,7 +191,14 @@ test("a part of a rule for errors that is cleared fits any error", () => {
 });
 
 test("the time of a target to its first content stays in the content and in the file", () => {
-  const draft: Draft = { failover: [{ ...a, first_content_timeout: 2.5 }, b], order: "listed", sticky: null, also: [], preamble: "", cursor_bodies: false };
+  const draft: Draft = {
+    failover: [{ ...a, first_content_timeout: 2.5 }, b],
+    order: "listed",
+    sticky: null,
+    also: [],
+    preamble: "",
+    cursor_bodies: false,
+  };
   expect(contentOf(draft).failover).toEqual([{ ...a, first_content_timeout: 2.5 }, b]);
   expect(yamlOf("line", draft)).toContain("{provider: a, model: m, first_content_timeout: 2.5}");
 });
