@@ -46,7 +46,7 @@ impl LineEnd {
     }
 }
 
-/// What the wait of a request depends on.
+/// The properties of a request and its process that decide how long it may wait in a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LineTerms<'a> {
     pub(crate) line_end: &'a LineEnd,

@@ -19,7 +19,7 @@ use wire::retry;
 
 use super::AttemptParams;
 use super::timeouts::AttemptTimeouts;
-use super::verdict::{KeyBlame, Next, after_wait, by_rules, refuses_token, sort};
+use super::verdict::{KeyBlame, Next, Verdict, after_wait, by_rules, refuses_token, sort};
 use crate::adapt::AnswerReader;
 use crate::record::{FailedStep, Used};
 use crate::upstream::dial::DialError;
@@ -287,9 +287,7 @@ fn of_error(
         Some(wait) if !wait.is_zero() => after_wait(sort(status, &error), status, &error),
         _ => sort(status, &error),
     };
-    let (next, evidence, rule) = by_rules(provider, (status, &error), sorted);
-    // A rule of the operator says where the request goes.
-    let blame = KeyBlame::of(status, &error, evidence).filter(|_| rule.is_none());
+    let Verdict { next, evidence, rule, blame } = by_rules(provider, (status, &error), sorted);
     let renewing = refuses_token(status, &error) && provider.renew.as_ref().is_some_and(Renew::call);
     let message = error.message.clone();
     if let AnswerReader::Adapted { client, target, .. } = &params.reader {

@@ -63,17 +63,18 @@ pub(super) fn after_wait(verdict: (Next, Evidence), status: u16, error: &StreamE
     }
 }
 
-/// Returns the verdict on an error by the rules of the provider instance, and the rule that fits; without one the verdict is
-/// `sorted`.
+/// Returns the verdict on an error by the rules of the provider instance; without a rule that fits, it is `sorted`.
 pub(super) fn by_rules(
     provider: &ProviderInstance,
     (status, error): (u16, &StreamError),
     sorted: (Next, Evidence),
-) -> (Next, Evidence, Option<AppliedRule>) {
+) -> Verdict {
     let texts = [error.code.as_deref(), error.kind.as_deref(), Some(error.message.as_str())];
     let rule = ErrorRule::first_of(&provider.error_rules, status, texts);
     let (next, evidence) = rule.map_or(sorted, |rule| by_rule(rule.then, sorted));
-    (next, evidence, rule)
+    // A rule of the operator says where the request goes.
+    let blame = KeyBlame::of(status, error, evidence).filter(|_| rule.is_none());
+    Verdict { next, evidence, rule, blame }
 }
 
 /// Returns the verdict on an error to which a rule applies; `sorted` is the verdict without it.
@@ -89,14 +90,14 @@ fn by_rule(then: ErrorThen, sorted: (Next, Evidence)) -> (Next, Evidence) {
 /// The error code for used-up credit.
 const NO_CREDIT: &str = "insufficient_quota";
 
-/// What follows from an error at a provider instance.
+/// The consequences of an error at a provider instance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Verdict {
     pub(crate) next: Next,
     pub(crate) evidence: Evidence,
     /// The rule of the provider that decided, if any.
     pub(crate) rule: Option<AppliedRule>,
-    /// What the upstream has against the key. A rule goes before it.
+    /// The reason for which the upstream refuses the key; none if a rule decided.
     pub(crate) blame: Option<KeyBlame>,
 }
 
@@ -105,9 +106,7 @@ impl Verdict {
     pub(crate) fn of(provider: &ProviderInstance, status: u16, text: Option<&str>) -> Self {
         let error = StreamError::of_words(text.unwrap_or_default());
         let sorted = if text.is_some() { sort(status, &error) } else { of_status(status) };
-        let (next, evidence, rule) = by_rules(provider, (status, &error), sorted);
-        let blame = KeyBlame::of(status, &error, evidence).filter(|_| rule.is_none());
-        Self { next, evidence, rule, blame }
+        by_rules(provider, (status, &error), sorted)
     }
 }
 
@@ -128,7 +127,7 @@ pub(crate) enum KeyBlame {
 impl KeyBlame {
     /// Returns what the error, from which `evidence` was concluded, says about the key. A 403 may be about a permission or a
     /// model, which no other key changes; only the words of a rejected token are about the key.
-    pub(super) fn of(status: u16, error: &StreamError, evidence: Evidence) -> Option<Self> {
+    fn of(status: u16, error: &StreamError, evidence: Evidence) -> Option<Self> {
         let meaning = error.meaning(status).map(|read| read.meaning);
         match evidence {
             Evidence::RateLimited => {

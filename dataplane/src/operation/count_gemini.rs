@@ -2,8 +2,7 @@
 //! estimated. Nothing is reserved or recorded.
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Response};
+use http::Response;
 use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
@@ -11,8 +10,7 @@ use shared::provider::path::UpstreamCall;
 use wire::adapt::Counting;
 use wire::request::{self, GeminiCall, GeminiKind, Head, HeadScan, Naming};
 
-use super::answer::name_target;
-use super::count_tokens::{BODY_BYTES_MAX, X_TOKEN_COUNT, counted_natively};
+use super::count_tokens::{BODY_BYTES_MAX, count_response, counted_natively};
 use super::inference::{AuthorizedRequest, of_scan_error, read};
 use crate::adapt;
 use crate::attempt;
@@ -57,14 +55,7 @@ pub(crate) async fn serve(
     };
     let is_estimate = counted.is_none();
     let estimate = || json!({"totalTokens": head.input.likely(model).total()}).to_string().into();
-    let mut response = Response::new(ResponseBody::full(counted.unwrap_or_else(estimate)));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if is_estimate {
-        headers.insert(X_TOKEN_COUNT, HeaderValue::from_static("estimate"));
-    }
-    name_target(headers, target);
-    Ok(response)
+    Ok(count_response(counted.unwrap_or_else(estimate), is_estimate, target))
 }
 
 /// Returns the request that `generateContentRequest` wraps, with its facts. `None` if the contents are not wrapped.

@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Response};
+use http::Response;
 use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
@@ -13,8 +12,7 @@ use shared::provider::path::UpstreamCall;
 use shared::routing::Target;
 use wire::request::{self, Head, Naming};
 
-use super::answer::name_target;
-use super::count_tokens::{BODY_BYTES_MAX, X_TOKEN_COUNT, counted_adapted, counted_natively};
+use super::count_tokens::{BODY_BYTES_MAX, count_response, counted_adapted, counted_natively};
 use super::inference::{AuthorizedRequest, read};
 use crate::adapt;
 use crate::attempt;
@@ -61,14 +59,7 @@ pub(crate) async fn serve(
         Some(answer) => answer,
         None => count_answer(estimate(&head, model)?),
     };
-    let mut response = Response::new(ResponseBody::full(answer));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if is_estimate {
-        headers.insert(X_TOKEN_COUNT, HeaderValue::from_static("estimate"));
-    }
-    name_target(headers, target);
-    Ok(response)
+    Ok(count_response(answer, is_estimate, target))
 }
 
 /// Returns the target with the key for the request: the one that stores what the request refers to.

@@ -29,7 +29,7 @@ use crate::upstream::request::{JSON, RequestKind, UpstreamRequest, forwarded};
 use crate::upstream::{self, UpstreamResponse};
 
 const ANTHROPIC_BETA: HeaderName = HeaderName::from_static("anthropic-beta");
-pub(super) const X_TOKEN_COUNT: HeaderName = HeaderName::from_static("x-llmgw-token-count");
+const X_TOKEN_COUNT: HeaderName = HeaderName::from_static("x-llmgw-token-count");
 /// Maximum bytes of a body to count, unless the configured body limit is smaller.
 pub(super) const BODY_BYTES_MAX: u64 = 32 << 20;
 /// Maximum bytes of an upstream's answer, which is one number.
@@ -200,6 +200,18 @@ async fn estimate(
     let mut response = Response::new(ResponseBody::full(messages::count_answer(tokens)));
     response.headers_mut().insert(X_TOKEN_COUNT, HeaderValue::from_static("estimate"));
     Ok(response)
+}
+
+/// Returns the answer to a count at `target`: what the target has counted, or an estimate.
+pub(super) fn count_response(answer: Bytes, is_estimate: bool, target: &Target) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::full(answer));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, JSON.clone());
+    if is_estimate {
+        headers.insert(X_TOKEN_COUNT, HeaderValue::from_static("estimate"));
+    }
+    name_target(headers, target);
+    response
 }
 
 fn of_fault(fault: JsonFault) -> Fault {

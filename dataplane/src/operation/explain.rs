@@ -89,7 +89,7 @@ pub(crate) struct TargetChecks<'a> {
     pub(crate) is_over: &'a dyn Fn(&Route, &Target) -> Option<Box<Exceeded>>,
     /// Returns the quota that is used up regardless of the target, if any.
     pub(crate) is_over_before: &'a CallerCheck<'a>,
-    /// What a wait in the line of a quota depends on.
+    /// The terms of a wait in the line of a quota.
     pub(crate) terms: LineTerms<'a>,
 }
 

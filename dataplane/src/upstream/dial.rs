@@ -170,7 +170,7 @@ fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
 pub(crate) struct Tls {
     resolver: Resolver,
     proxies: Proxies,
-    /// What the settings of provider instances begin with.
+    /// The configuration that the settings of provider instances change.
     base: ClientConfig,
     /// The configurations of instances without settings of their own.
     configs: ClientConfigs,

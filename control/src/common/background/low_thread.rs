@@ -1,4 +1,4 @@
-//! Threads for work that nobody waits for, such as backups: other threads come first.
+//! Threads of low priority, for work such as backups.
 
 use std::{io, thread};
 
