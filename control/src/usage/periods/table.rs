@@ -170,8 +170,11 @@ pub(super) fn correct(tx: &Db, key: &PeriodKey, cost_nano_usd: i64, unpriced: i6
     let row = named_params! {
         ":grain": grain, ":section": number, ":start": start, ":name": name, ":model": model,
     };
-    let taken: Vec<PeriodSums> = tx.rows(TAKE_ROW, row, |row| known_sums(read(row)?))?;
-    taken.iter().try_for_each(|sums| add_to_row(tx, NodeId::FIRST, key, sums))?;
+    // SQLite makes a table for what a deletion returns, which costs more than all else here.
+    if tx.exists(HAS_ROW, row)? {
+        let taken: Vec<PeriodSums> = tx.rows(TAKE_ROW, row, |row| known_sums(read(row)?))?;
+        taken.iter().try_for_each(|sums| add_to_row(tx, NodeId::FIRST, key, sums))?;
+    }
     tx.execute(
         CORRECT,
         named_params! {
@@ -288,8 +291,11 @@ const UNMERGED: &str = "SELECT min(start) FROM usage_period \
      WHERE node <> 0 AND grain = :grain AND start > :after AND start < :before";
 const TAKE: &str = "DELETE FROM usage_period WHERE node <> 0 AND grain = :grain AND start = :start \
      RETURNING section, start, name, model, cost_nano_usd, unpriced, figures";
-const TAKE_ROW: &str = "DELETE FROM usage_period WHERE node <> 0 AND grain = :grain AND section = :section \
-     AND start = :start AND name = :name AND model = :model \
+/// Searches the primary key. Without rows of nodes, `node > 0` ends the search at once.
+const HAS_ROW: &str = "SELECT 1 FROM usage_period WHERE grain = :grain AND section = :section AND start = :start \
+     AND node > 0 AND name = :name AND model = :model";
+const TAKE_ROW: &str = "DELETE FROM usage_period WHERE grain = :grain AND section = :section AND start = :start \
+     AND node > 0 AND name = :name AND model = :model \
      RETURNING start, name, model, cost_nano_usd, unpriced, figures";
 const CORRECT: &str = "UPDATE usage_period SET cost_nano_usd = cost_nano_usd + :cost, unpriced = unpriced + :unpriced \
      WHERE grain = :grain AND section = :section AND start = :start AND node = :node AND name = :name AND model = :model";

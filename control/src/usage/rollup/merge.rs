@@ -34,12 +34,13 @@ pub(super) fn merge_group(
     names: &[&str; GROUPED.len()],
 ) -> DbResult<()> {
     let values: Vec<_> = [Value::Integer(signed(hour))].into_iter().chain(names.map(Value::Text)).collect();
+    // SQLite makes a table for what a deletion returns, which costs more than all else here.
+    if !tx.exists(table.has_group(), values.as_slice())? {
+        return Ok(());
+    }
     let taken: Vec<UsageSums> = tx.rows(table.take_group(), values.as_slice(), UsageSums::read)?;
     let mut sums = UsageSums::default();
     taken.iter().for_each(|of_node| sums.add(of_node));
-    if taken.is_empty() {
-        return Ok(());
-    }
     add_row(&mut tx.prepare(table.add())?, (hour, NodeId::FIRST), *names, &sums)
 }
 
@@ -67,6 +68,13 @@ impl SumsTable {
         }
     }
 
+    fn has_group(self) -> &'static str {
+        match self {
+            Self::Hours => &HAS_GROUP_OF_HOUR,
+            Self::Days => &HAS_GROUP_OF_DAY,
+        }
+    }
+
     fn take_group(self) -> &'static str {
         match self {
             Self::Hours => &TAKE_GROUP_OF_HOUR,
@@ -79,6 +87,8 @@ const OLDEST_HOUR: &str = "SELECT min(hour) FROM usage_hour WHERE node <> 0 AND 
 const OLDEST_DAY: &str = "SELECT min(hour) FROM usage_day WHERE node <> 0 AND hour < :before";
 static TAKE_OF_HOUR: LazyLock<String> = LazyLock::new(|| take_some(SumsTable::Hours));
 static TAKE_OF_DAY: LazyLock<String> = LazyLock::new(|| take_some(SumsTable::Days));
+static HAS_GROUP_OF_HOUR: LazyLock<String> = LazyLock::new(|| has_group(SumsTable::Hours));
+static HAS_GROUP_OF_DAY: LazyLock<String> = LazyLock::new(|| has_group(SumsTable::Days));
 static TAKE_GROUP_OF_HOUR: LazyLock<String> = LazyLock::new(|| take_group(SumsTable::Hours));
 static TAKE_GROUP_OF_DAY: LazyLock<String> = LazyLock::new(|| take_group(SumsTable::Days));
 /// The rows that one transaction takes.
@@ -94,11 +104,15 @@ fn take_some(table: SumsTable) -> String {
     )
 }
 
-fn take_group(table: SumsTable) -> String {
-    let (table, sums) = (table.name(), &SELECTED.sql);
-    format!(
-        "DELETE FROM {table} WHERE hour = :hour AND node <> 0 AND project = :project AND key = :key \
-         AND principal = :principal AND provider = :provider AND model = :model AND endpoint = :endpoint \
-         AND operation = :operation AND outcome = :outcome RETURNING {sums}"
-    )
+fn has_group(table: SumsTable) -> String {
+    format!("SELECT 1 FROM {} WHERE {OF_GROUP}", table.name())
 }
+
+fn take_group(table: SumsTable) -> String {
+    format!("DELETE FROM {} WHERE {OF_GROUP} RETURNING {}", table.name(), SELECTED.sql)
+}
+
+/// The sums of nodes for a group. Without any, `node > 0` ends the search in the primary key at once; `node <> 0` would read each
+/// group of the hour.
+const OF_GROUP: &str = "hour = :hour AND node > 0 AND project = :project AND key = :key AND principal = :principal \
+     AND provider = :provider AND model = :model AND endpoint = :endpoint AND operation = :operation AND outcome = :outcome";
