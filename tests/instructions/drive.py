@@ -1,6 +1,7 @@
 """Counts instructions and allocations of the native path under callgrind, and compares them with bounds.json.
 
-With --orders it prints the same figures of whole requests through an endpoint of each order instead, and compares nothing.
+With --orders it prints the same figures of whole requests through an endpoint of each order instead, and compares nothing. With
+--postgres it compares whole requests of a key with a hard limit, with the state in files and in a PostgreSQL.
 """
 
 import argparse
@@ -21,9 +22,10 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "sdk")]
+sys.path[:0] = [str(HERE.parent / "sdk"), str(HERE)]
 
 from checks import Checks  # noqa: E402
+from postgres import Postgres  # noqa: E402
 
 KEY = "administrator-key-of-the-instruction-counts"
 CONFIG = 'providers:\n  up: {{type: compatible, base_url: "{url}", api_key: k, models: [m]}}\n'
@@ -46,6 +48,8 @@ FEW, MANY = 8, 40
 # Pieces of the streams of two runs; their difference is what the pieces cost.
 SHORT, LONG = 4, 36
 STREAMS = 16
+# The most that a request may cost with the state in a PostgreSQL, relative to one with the state in files.
+POSTGRES_MAX = 1.01
 
 
 class Upstream(http.server.BaseHTTPRequestHandler):
@@ -106,6 +110,7 @@ class Gateway:
             time.sleep(0.1)
         self.address = ("127.0.0.1", int(found.group(1)))
         self.connection = http.client.HTTPConnection(*self.address, timeout=120)
+        self.key = KEY
 
     def log(self):
         return (self.folder / "log").read_text()
@@ -117,12 +122,28 @@ class Gateway:
         body = {"model": model, "messages": [{"role": "user", "content": "Tell me something. " * 20}], **more}
         self._call("POST", "/v1/chat/completions", body)
 
+    def wait_until_served(self):
+        """Sends a request again until it is served: the first ones may come before the node's first share of a limit."""
+        for _ in range(50):
+            try:
+                return self.request(0)
+            except OSError:
+                time.sleep(0.2)
+        raise SystemExit(f"no request is served; the log of the gateway:\n{self.log()}")
+
     def api(self, method, path, body):
         """Returns the answer of the admin API."""
         return json.loads(self._call(method, f"/admin/api/{path}", body))
 
+    def limited_key(self):
+        """Returns a new key of a project with a hard limit."""
+        project = self.api("POST", "projects", {"name": "blue"})["id"]
+        subject = {"kind": "project", "id": project}
+        self.api("POST", "quotas", {"subject": subject, "metric": "requests", "window": "day", "limit": 1_000_000})
+        return self.api("POST", "keys", {"name": "k", "project": project})["key"]
+
     def _call(self, method, path, body):
-        headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
+        headers = {"authorization": f"Bearer {self.key}", "content-type": "application/json"}
         self.connection.request(method, path, json.dumps(body), headers)
         answer = self.connection.getresponse()
         text = answer.read()
@@ -140,12 +161,15 @@ class Gateway:
             return self.child.wait()
 
 
-def profile(binary, url, requests, pieces, **members):
+def profile(binary, url, requests, pieces, settings=None, is_limited=False, **members):
     """Returns what the thread of the data plane did in a run with so many requests, for streams of so many pieces."""
     with tempfile.TemporaryDirectory() as folder:
         tool = ["valgrind", "--tool=callgrind", "--separate-threads=yes", f"--callgrind-out-file={folder}/out"]
-        gateway = Gateway(binary, folder, url, tool)
+        gateway = Gateway(binary, folder, url, tool, settings)
         try:
+            if is_limited:
+                gateway.key = gateway.limited_key()
+                gateway.wait_until_served()
             for _ in range(requests):
                 gateway.request(pieces, **members)
         except OSError as error:
@@ -191,16 +215,37 @@ def print_orders(binary, url):
         print(f"figure {model}, session {session}: {of('instructions')} instructions, {of('allocations')} allocations", flush=True)
 
 
+def compare_postgres(binary, url):
+    """Returns whether a request costs the same with the state in files and in a PostgreSQL."""
+
+    def on_postgres(requests):
+        postgres = Postgres()
+        try:
+            return profile(binary, url, requests, 0, {"LLMGW_DATABASE_URL": postgres.url}, is_limited=True)
+        finally:
+            postgres.stop()
+
+    places = {"files": lambda requests: profile(binary, url, requests, 0, is_limited=True), "PostgreSQL": on_postgres}
+    figures = {}
+    for where, run in places.items():
+        figures[where] = (run(MANY).instructions - run(FEW).instructions) / (MANY - FEW)
+        print(f"figure instructions of a limited request with its state in {where}: {figures[where]:.0f}", flush=True)
+    return figures["PostgreSQL"] <= POSTGRES_MAX * figures["files"]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--gateway", required=True)
     parser.add_argument("--orders", action="store_true")
+    parser.add_argument("--postgres", action="store_true")
     options = parser.parse_args()
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Upstream)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/v1"
     if options.orders:
         return print_orders(options.gateway, url)
+    if options.postgres:
+        sys.exit(0 if compare_postgres(options.gateway, url) else 1)
     bounds, checks, figures = json.loads((HERE / "bounds.json").read_text()), Checks(), collections.OrderedDict()
     run = lambda requests, pieces: profile(options.gateway, url, requests, pieces)
     few, many, short, long = run(FEW, 0), run(MANY, 0), run(STREAMS, SHORT), run(STREAMS, LONG)

@@ -56,18 +56,10 @@ def upstream():
     return f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
 
 
-def limited_key(gateway):
-    """Returns a new key of a project with a hard limit."""
-    project = gateway.api("POST", "projects", {"name": "blue"})["id"]
-    subject = {"kind": "project", "id": project}
-    gateway.api("POST", "quotas", {"subject": subject, "metric": "requests", "window": "day", "limit": 1_000_000})
-    return gateway.api("POST", "keys", {"name": "k", "project": project})["key"]
-
-
 def send_requests(gateway):
     body = json.dumps({"model": "up/m", "messages": [{"role": "user", "content": "Tell me something. " * 20}]})
     request = (
-        f"POST /v1/chat/completions HTTP/1.1\r\nhost: calls\r\nauthorization: Bearer {limited_key(gateway)}\r\n"
+        f"POST /v1/chat/completions HTTP/1.1\r\nhost: calls\r\nauthorization: Bearer {gateway.limited_key()}\r\n"
         f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n{body}"
     )
     with socket.create_connection(gateway.address, timeout=60) as connection:
