@@ -1,9 +1,12 @@
 //! Measures the whole gateway on loopback, next to a bare hyper pass-through and nginx, in interleaved rounds:
 //!
 //! ```text
-//! cargo bench --bench relay -- [--quick] [--rounds N] [--only NAME,..] [--proxies NAME,..]
+//! cargo bench --bench relay -- [--quick] [--rounds N] [--only NAME,..] [--proxies NAME,..] [--encrypted]
 //! cargo bench --bench relay -- --soak MINUTES
 //! ```
+//!
+//! `--encrypted` adds scenarios with TLS from clients, and with TLS to the upstream by HTTP/1.1 and HTTP/2, against a floor that
+//! does the same.
 //!
 //! `--proxies llmgw,llmgw-otlp,llmgw-capture` compares the gateway with one that exports a tenth of its spans, and one that
 //! captures bodies. The collector of `llmgw-otlp-refused`, `llmgw-otlp-slow` and `llmgw-otlp-hanging` refuses connections,
@@ -23,21 +26,24 @@
 
 mod support;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit, setrlimit};
-use support::proxy::{Kind, Proxy, RIG_CORE, pin};
+use support::proxy::{Kind, Proxy, RIG_CORE, Reach, pin};
 use support::report::{self, Rounds};
 use support::scenario::{self, Sample, Scenario};
 use support::upstream::Upstream;
+use support::wire::Wire;
 use support::{floor, library, payload, soak};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [first, port, upstream] = arguments.as_slice()
+    if let [first, port, upstream, wire, certificate] = arguments.as_slice()
         && first == "--floor"
     {
-        return floor::run(port.parse().unwrap(), upstream);
+        let wire = Wire::named(wire).unwrap();
+        return floor::run(port.parse().unwrap(), upstream, wire, Path::new(certificate));
     }
     if let [first, keys] = arguments.as_slice()
         && first == "--library"
@@ -59,6 +65,8 @@ struct Options {
     /// The duration in minutes of the soak that replaces the scenarios.
     soak: Option<u32>,
     only: Option<Vec<String>>,
+    /// True if the scenarios with TLS run too.
+    encrypted: bool,
     kinds: Vec<Kind>,
 }
 
@@ -81,6 +89,7 @@ impl Options {
             quick,
             soak: value("--soak").map(|minutes| minutes.parse().unwrap()),
             only: list("--only"),
+            encrypted: arguments.iter().any(|argument| argument == "--encrypted"),
             kinds: Kind::all().filter(is_wanted).filter(|kind| kind.is_installed()).collect(),
         }
     }
@@ -88,8 +97,9 @@ impl Options {
     fn takes(&self, scenario: &Scenario) -> bool {
         match &self.only {
             Some(names) => names.iter().any(|name| name == scenario.name),
-            // More streams than a proxy on one core can pace, so it runs only on request.
-            None => scenario.name != "paced-2000",
+            // More streams than a proxy on one core can pace, so it runs only on request; and so do the encrypted ones, which
+            // double the time.
+            None => scenario.name != "paced-2000" && (self.encrypted || scenario.wire == Wire::Clear),
         }
     }
 }
@@ -105,7 +115,7 @@ async fn run(options: &Options) {
     let needed = |kind: &&Kind| scenarios.iter().any(|scenario| scenario.kinds.contains(kind));
     let kinds: Vec<Kind> = options.kinds.iter().filter(needed).copied().collect();
     println!("key {} characters, model {}", payload::KEY.len(), payload::UPSTREAM_MODEL);
-    for proxy in start(&kinds, upstream.port).await {
+    for proxy in start(&kinds, &upstream.reach(Wire::Clear)).await {
         let mib = proxy.resident_bytes() as f64 / f64::from(1 << 20);
         println!("idle memory of {}: {mib:.1} MiB", proxy.kind.name());
     }
@@ -132,8 +142,8 @@ async fn stay_awake() {
 }
 
 /// Starts all proxies and waits until they are idle.
-async fn start(kinds: &[Kind], upstream_port: u16) -> Vec<Proxy> {
-    let proxies = kinds.iter().map(|&kind| Proxy::start(kind, upstream_port)).collect();
+async fn start(kinds: &[Kind], reach: &Reach<'_>) -> Vec<Proxy> {
+    let proxies = kinds.iter().map(|&kind| Proxy::start(kind, reach)).collect();
     tokio::time::sleep(Duration::from_millis(500)).await;
     proxies
 }
@@ -147,7 +157,7 @@ async fn round(
     epoch: Instant,
     quick: bool,
 ) -> Vec<(Kind, Sample)> {
-    let proxies = start(kinds, upstream.port).await;
+    let proxies = start(kinds, &upstream.reach(scenario.wire)).await;
     let mut samples = Vec::new();
     for proxy in &proxies {
         samples.push((proxy.kind, scenario.measure(proxy, upstream, epoch, quick).await));

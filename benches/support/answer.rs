@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
 
 use super::payload::{STAMP_AT, STAMP_DIGITS, Stream};
+use super::wire::Io;
 
 /// The kinds of faulty answers.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Reader {
         &self.buffer[self.at..]
     }
 
-    async fn fill(&mut self, stream: &mut TcpStream) -> Result<(), Fault> {
+    async fn fill(&mut self, stream: &mut dyn Io) -> Result<(), Fault> {
         if self.at == self.buffer.len() {
             self.buffer.clear();
         } else if self.at > 0 {
@@ -49,7 +49,7 @@ impl Reader {
         }
     }
 
-    async fn head(&mut self, stream: &mut TcpStream) -> Result<Framing, Fault> {
+    async fn head(&mut self, stream: &mut dyn Io) -> Result<Framing, Fault> {
         loop {
             if !self.pending().is_empty()
                 && let Some((length, framing)) = framing(self.pending())?
@@ -61,7 +61,7 @@ impl Reader {
         }
     }
 
-    async fn line(&mut self, stream: &mut TcpStream) -> Result<usize, Fault> {
+    async fn line(&mut self, stream: &mut dyn Io) -> Result<usize, Fault> {
         loop {
             if let Some(end) = self.pending().windows(2).position(|pair| pair == b"\r\n") {
                 let digits = std::str::from_utf8(&self.pending()[..end]).map_err(|_| Fault::Differs)?;
@@ -76,7 +76,7 @@ impl Reader {
     /// Passes `length` bytes to `take`, in pieces as they arrive.
     async fn body(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut dyn Io,
         mut length: usize,
         take: &mut impl FnMut(&[u8]) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
@@ -95,7 +95,7 @@ impl Reader {
     /// Reads one answer and passes its body to `take`.
     pub(crate) async fn answer(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut dyn Io,
         mut take: impl FnMut(&[u8]) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         match self.head(stream).await? {

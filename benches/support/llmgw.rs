@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::payload::{KEY, SELECTOR, UPSTREAM_MODEL};
+use super::proxy::Reach;
+use super::wire::Wire;
 
 /// The number of endpoints in a small installation.
 pub(crate) const FEW: usize = 10;
@@ -14,17 +16,17 @@ pub(crate) const MANY_ENDPOINTS: usize = 10_000;
 pub(crate) const MANY_KEYS: usize = 100_000;
 
 /// Returns the command that starts the gateway in `folder` with this number of endpoints.
-pub(crate) fn command(folder: &Path, upstream_port: u16, endpoints: usize) -> Command {
+pub(crate) fn command(folder: &Path, reach: &Reach<'_>, endpoints: usize) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_llmgw"));
     command.arg("serve");
-    prepare(&mut command, folder, upstream_port, endpoints);
+    prepare(&mut command, folder, reach, endpoints);
     command
 }
 
 /// Sets the configuration and the environment of a gateway on `command`.
-pub(crate) fn prepare(command: &mut Command, folder: &Path, upstream_port: u16, endpoints: usize) {
+pub(crate) fn prepare(command: &mut Command, folder: &Path, reach: &Reach<'_>, endpoints: usize) {
     let config = folder.join("config.yaml");
-    std::fs::write(&config, configuration(upstream_port, endpoints)).unwrap();
+    std::fs::write(&config, configuration(reach, endpoints)).unwrap();
     let keys: Vec<String> = (0..FEW).map(|index| format!("bench-other-key-{index:027}")).collect();
     command
         .env_clear()
@@ -37,14 +39,31 @@ pub(crate) fn prepare(command: &mut Command, folder: &Path, upstream_port: u16, 
         .env("LLMGW_CONFIG", config)
         .env("LLMGW_WORKERS", "1")
         .env("LLMGW_LOG", "info");
+    if reach.wire == Wire::TlsClients {
+        command
+            .env("LLMGW_TLS_CERT_FILE", reach.certificate.path())
+            .env("LLMGW_TLS_KEY_FILE", reach.certificate.key_path());
+    }
+    if reach.wire.encrypts_upstream() {
+        command.env("BENCH_CA", std::fs::read_to_string(reach.certificate.path()).unwrap());
+    }
 }
 
-fn configuration(upstream_port: u16, endpoints: usize) -> String {
+fn configuration(reach: &Reach<'_>, endpoints: usize) -> String {
     let mut providers = String::from("providers:\n");
     let others = (0..endpoints / 10).map(|index| format!("other-{index:05}"));
     for name in ["bench", "spare"].map(str::to_owned).into_iter().chain(others) {
         let _ = writeln!(providers, "  {name}:\n    type: compatible");
-        let _ = writeln!(providers, "    base_url: http://127.0.0.1:{upstream_port}/v1");
+        let (scheme, host) =
+            if reach.wire.encrypts_upstream() { ("https", "localhost") } else { ("http", "127.0.0.1") };
+        let _ = writeln!(providers, "    base_url: {scheme}://{host}:{}/v1", reach.upstream_port());
+        if reach.wire.encrypts_upstream() {
+            let version = if reach.wire == Wire::Http2Upstream { "2" } else { "1.1" };
+            let _ = writeln!(
+                providers,
+                "    tls: {{ca: \"${{ENV:BENCH_CA}}\"}}\n    http_version: \"{version}\""
+            );
+        }
         let _ =
             writeln!(providers, "    api_key: upstream-secret-0123456789\n    models: [{UPSTREAM_MODEL}]");
     }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -10,13 +11,19 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant as Tick, sleep_until};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::answer::{Fault, Follow, Reader, Same};
 use super::payload::Stream;
+use super::wire::Io;
 
 /// The data that all clients of one measurement share.
 pub(crate) struct Load {
     pub(crate) address: SocketAddr,
+    /// The configuration of clients that use TLS.
+    pub(crate) tls: Option<Arc<ClientConfig>>,
     /// The request, head included.
     pub(crate) request: Bytes,
     pub(crate) expected: Expected,
@@ -46,7 +53,7 @@ impl Load {
     pub(crate) async fn closed(self: &Rc<Self>, connections: usize, time: Duration) {
         let until = Instant::now() + time;
         self.clients(connections, move |load, _| async move {
-            let mut client = Client::connect(load.address).await?;
+            let mut client = Client::connect(&load).await?;
             while Instant::now() < until {
                 client.exchange(&load, Instant::now()).await?;
             }
@@ -63,7 +70,7 @@ impl Load {
         let step = Duration::from_secs(1) / per_second;
         let turns = u32::try_from(time.as_nanos() / (step * CLIENTS).as_nanos()).unwrap();
         self.clients(CLIENTS as usize, move |load, index| async move {
-            let mut client = Client::connect(load.address).await?;
+            let mut client = Client::connect(&load).await?;
             let first = begin + step * u32::try_from(index).unwrap();
             let mut free = Tick::now();
             for turn in 0..turns {
@@ -85,7 +92,7 @@ impl Load {
         self.clients(connections, move |load, index| async move {
             let share = u32::try_from(connections).unwrap();
             sleep_until(begin + spread * u32::try_from(index).unwrap() / share).await;
-            let mut client = Client::connect(load.address).await?;
+            let mut client = Client::connect(&load).await?;
             for _ in 0..streams {
                 client.exchange(&load, Instant::now()).await?;
             }
@@ -98,10 +105,8 @@ impl Load {
     pub(crate) async fn fresh(self: &Rc<Self>, clients: usize, requests: usize) {
         self.clients(clients, move |load, _| async move {
             for _ in 0..requests / clients {
-                let mut client = Client::connect(load.address).await?;
+                let mut client = Client::connect(&load).await?;
                 client.exchange(&load, Instant::now()).await?;
-                // A reset leaves no port in TIME_WAIT; otherwise the ports would run out.
-                let _ = socket2::SockRef::from(&client.stream).set_linger(Some(Duration::ZERO));
             }
             Ok(())
         })
@@ -126,31 +131,42 @@ impl Load {
 
 /// One connection.
 struct Client {
-    stream: TcpStream,
+    stream: Box<dyn Io>,
     reader: Reader,
 }
 
 impl Client {
-    async fn connect(address: SocketAddr) -> Result<Self, Fault> {
-        let stream = TcpStream::connect(address).await.map_err(|_| Fault::Broken)?;
+    async fn connect(load: &Load) -> Result<Self, Fault> {
+        let stream = TcpStream::connect(load.address).await.map_err(|_| Fault::Broken)?;
         stream.set_nodelay(true).map_err(|_| Fault::Broken)?;
+        // A reset leaves no port in TIME_WAIT; otherwise the ports would run out.
+        let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+        let stream: Box<dyn Io> = match &load.tls {
+            None => Box::new(stream),
+            Some(config) => {
+                let name = ServerName::try_from("localhost").map_err(|_| Fault::Broken)?;
+                let connecting = TlsConnector::from(Arc::clone(config)).connect(name, stream);
+                Box::new(connecting.await.map_err(|_| Fault::Broken)?)
+            }
+        };
         Ok(Self { stream, reader: Reader::new() })
     }
 
     /// Sends one request, then checks its answer and records it. The latency is measured from `from`.
     async fn exchange(&mut self, load: &Load, from: Instant) -> Result<(), Fault> {
         self.stream.write_all(&load.request).await.map_err(|_| Fault::Broken)?;
+        self.stream.flush().await.map_err(|_| Fault::Broken)?;
         match &load.expected {
             Expected::Whole(body) => {
                 let mut same = Same::new(body.clone());
-                self.reader.answer(&mut self.stream, |bytes| same.take(bytes)).await?;
+                self.reader.answer(&mut *self.stream, |bytes| same.take(bytes)).await?;
                 same.finish()?;
                 let nanos = u64::try_from(from.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 load.tally.borrow_mut().nanos.push(nanos);
             }
             Expected::Flow(stream) => {
                 let mut follow = Follow::new(stream, load.epoch);
-                self.reader.answer(&mut self.stream, |bytes| follow.take(bytes)).await?;
+                self.reader.answer(&mut *self.stream, |bytes| follow.take(bytes)).await?;
                 follow.finish()?;
                 let mut tally = load.tally.borrow_mut();
                 tally.events += follow.events() as u64;

@@ -4,6 +4,7 @@
 pub(crate) mod answer;
 pub(crate) mod collector;
 pub(crate) mod floor;
+pub(crate) mod http2;
 pub(crate) mod library;
 pub(crate) mod llmgw;
 pub(crate) mod load;
@@ -17,3 +18,4 @@ pub(crate) mod scenario;
 pub(crate) mod soak;
 pub(crate) mod threads;
 pub(crate) mod upstream;
+pub(crate) mod wire;

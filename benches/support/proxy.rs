@@ -12,6 +12,8 @@ use tempfile::TempDir;
 
 use super::collector::Collector;
 use super::payload::KEY;
+use super::upstream::Ports;
+use super::wire::{Certificate, Wire};
 use super::{llmgw, nginx, proc, threads};
 
 /// The core of the proxy under test.
@@ -58,6 +60,8 @@ impl Kind {
         Self::Otlp(Collector::Hangs),
         Self::Capture,
     ];
+    /// The kinds of scenarios with TLS.
+    pub(crate) const ENCRYPTED: [Self; 3] = [Self::Direct, Self::Floor, Self::Llmgw];
     /// The kinds of the scenario of growth.
     pub(crate) const GROWTH: [Self; 4] = [Self::Direct, Self::Floor, Self::Few, Self::Many];
 
@@ -95,6 +99,30 @@ impl Kind {
     }
 }
 
+/// How a proxy is reached, and what it reaches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reach<'a> {
+    pub(crate) wire: Wire,
+    pub(crate) ports: Ports,
+    pub(crate) certificate: &'a Certificate,
+}
+
+impl Reach<'_> {
+    /// Returns the port of the upstream that a proxy uses.
+    pub(crate) fn upstream_port(&self) -> u16 {
+        match self.wire {
+            Wire::Clear | Wire::TlsClients => self.ports.clear,
+            Wire::TlsUpstream => self.ports.tls,
+            Wire::Http2Upstream => self.ports.http2,
+        }
+    }
+
+    /// Returns the port of the upstream that clients use without a proxy.
+    fn direct_port(&self) -> u16 {
+        if self.wire == Wire::TlsClients { self.ports.tls } else { self.ports.clear }
+    }
+}
+
 /// A running proxy. Dropping this value ends its process.
 pub(crate) struct Proxy {
     pub(crate) kind: Kind,
@@ -105,15 +133,23 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     /// Starts `kind` in front of the upstream and waits until it accepts connections.
-    pub(crate) fn start(kind: Kind, upstream_port: u16) -> Self {
+    pub(crate) fn start(kind: Kind, reach: &Reach<'_>) -> Self {
+        let upstream_port = reach.upstream_port();
         let folder = tempfile::tempdir().unwrap();
         let port = free_port();
         let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let (child, address) = match kind {
-            Kind::Direct => (None, local(upstream_port)),
+            Kind::Direct => (None, local(reach.direct_port())),
             Kind::Floor => {
                 let mut command = Command::new(std::env::current_exe().unwrap());
-                command.args(["--floor", &port.to_string(), &format!("127.0.0.1:{upstream_port}")]);
+                command
+                    .args([
+                        "--floor",
+                        &port.to_string(),
+                        &format!("127.0.0.1:{upstream_port}"),
+                        reach.wire.name(),
+                    ])
+                    .arg(reach.certificate.folder());
                 (Some(spawn(command)), local(port))
             }
             Kind::Nginx => {
@@ -123,9 +159,9 @@ impl Proxy {
                 command.arg("-p").arg(folder.path()).arg("-c").arg(file);
                 (Some(spawn(command)), local(port))
             }
-            Kind::Llmgw | Kind::Live => gateway(llmgw::command(folder.path(), upstream_port, llmgw::FEW)),
+            Kind::Llmgw | Kind::Live => gateway(llmgw::command(folder.path(), reach, llmgw::FEW)),
             Kind::Otlp(collector) => {
-                let mut command = llmgw::command(folder.path(), upstream_port, llmgw::FEW);
+                let mut command = llmgw::command(folder.path(), reach, llmgw::FEW);
                 command
                     .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://127.0.0.1:{}", collector.start()))
                     .env("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
@@ -133,12 +169,12 @@ impl Proxy {
                 gateway(command)
             }
             Kind::Capture => {
-                let mut command = llmgw::command(folder.path(), upstream_port, llmgw::FEW);
+                let mut command = llmgw::command(folder.path(), reach, llmgw::FEW);
                 command.env("LLMGW_LOG_REQUEST_BODIES", "true");
                 gateway(command)
             }
-            Kind::Few => library(folder.path(), upstream_port, llmgw::FEW, llmgw::FEW),
-            Kind::Many => library(folder.path(), upstream_port, llmgw::MANY_ENDPOINTS, llmgw::MANY_KEYS),
+            Kind::Few => library(folder.path(), reach, llmgw::FEW, llmgw::FEW),
+            Kind::Many => library(folder.path(), reach, llmgw::MANY_ENDPOINTS, llmgw::MANY_KEYS),
         };
         wait_for(address);
         if kind == Kind::Live {
@@ -202,10 +238,10 @@ fn spawn(mut command: Command) -> Child {
 }
 
 /// Starts the gateway that is built into this binary.
-fn library(folder: &Path, upstream_port: u16, endpoints: usize, keys: usize) -> (Option<Child>, SocketAddr) {
+fn library(folder: &Path, reach: &Reach<'_>, endpoints: usize, keys: usize) -> (Option<Child>, SocketAddr) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--library", &keys.to_string()]);
-    llmgw::prepare(&mut command, folder, upstream_port, endpoints);
+    llmgw::prepare(&mut command, folder, reach, endpoints);
     gateway(command)
 }
 
@@ -216,7 +252,8 @@ fn gateway(mut command: Command) -> (Option<Child>, SocketAddr) {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut output = String::new();
     let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
-        let address = line.split_once("listening on http://").map(|(_, address)| address.trim().to_owned());
+        let address = line.split_once("listening on http").and_then(|(_, url)| url.split_once("://"));
+        let address = address.map(|(_, address)| address.trim().to_owned());
         output.push_str(&line);
         output.push('\n');
         address

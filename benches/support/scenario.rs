@@ -12,6 +12,7 @@ use super::payload::{self, Stream};
 use super::proxy::{Kind, Proxy};
 use super::threads;
 use super::upstream::{Script, Upstream};
+use super::wire::Wire;
 
 /// The unit to which CPU time is related.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,7 @@ pub(crate) struct Scenario {
     pub(crate) drive: Drive,
     /// The proxies that take part.
     pub(crate) kinds: &'static [Kind],
+    pub(crate) wire: Wire,
     body: Bytes,
     script: Script,
 }
@@ -78,6 +80,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         unit: Unit::Request,
         drive,
         kinds: &Kind::USUAL,
+        wire: Wire::Clear,
         body: body.clone(),
         script: whole.clone(),
     };
@@ -87,12 +90,19 @@ pub(crate) fn all() -> Vec<Scenario> {
         unit: Unit::Chunk,
         drive,
         kinds: &Kind::USUAL,
+        wire: Wire::Clear,
         body: asking.clone(),
         script,
     };
-    vec![
+    let mut all = vec![
         unary("unary", "1 KB in and out, 32 connections, saturated", Drive::Closed(32), &small),
         unary("open", "1 KB in and out, 1,000 requests a second", Drive::Open(1_000), &small),
+        unary(
+            "prompt",
+            "request of 100 kB, 8 connections",
+            Drive::Closed(8),
+            &payload::request(100_000, false),
+        ),
         unary("large", "request of 1 MB, 4 connections", Drive::Closed(4), &payload::request(1 << 20, false)),
         unary("fresh", "1 KB in and out, a new connection each, 16 clients", Drive::Fresh(4_000), &small),
         stream(
@@ -125,8 +135,42 @@ pub(crate) fn all() -> Vec<Scenario> {
             )
         },
         stream("idle", "5,000 streams, a chunk each 2.5 s", Drive::Idle(5_000), flow(3, 1, 2_500)),
-    ]
+    ];
+    for (wire, unary_name, burst_name, paced_name, idle_name) in ENCRYPTED {
+        let encrypted = |scenario| Scenario { kinds: &Kind::ENCRYPTED, wire, ..scenario };
+        all.extend([
+            encrypted(unary(unary_name, "as unary, encrypted", Drive::Closed(32), &small)),
+            encrypted(stream(burst_name, "as burst, encrypted", Drive::Streams(16, 16), flow(200, 1, 0))),
+            encrypted(stream(
+                paced_name,
+                "as paced-200, encrypted",
+                Drive::Streams(200, 1),
+                flow(100, 1, 20),
+            )),
+            encrypted(stream(idle_name, "as idle, encrypted", Drive::Idle(5_000), flow(3, 1, 2_500))),
+        ]);
+    }
+    all
 }
+
+/// The encrypted wires, with the names of their scenarios.
+const ENCRYPTED: [(Wire, &str, &str, &str, &str); 3] = [
+    (Wire::TlsClients, "unary-tls-clients", "burst-tls-clients", "paced-tls-clients", "idle-tls-clients"),
+    (
+        Wire::TlsUpstream,
+        "unary-tls-upstream",
+        "burst-tls-upstream",
+        "paced-tls-upstream",
+        "idle-tls-upstream",
+    ),
+    (
+        Wire::Http2Upstream,
+        "unary-http2-upstream",
+        "burst-http2-upstream",
+        "paced-http2-upstream",
+        "idle-http2-upstream",
+    ),
+];
 
 const WARM_UP: Duration = Duration::from_millis(250);
 
@@ -143,6 +187,7 @@ impl Scenario {
         let time = Duration::from_millis(if quick { 500 } else { 2_000 });
         let load = Rc::new(Load {
             address: proxy.address,
+            tls: (self.wire == Wire::TlsClients).then(|| upstream.certificate.client(&["http/1.1"])),
             request: payload::framed(&self.body),
             expected: match &self.script {
                 Script::Whole(body) => Expected::Whole(body.clone()),

@@ -13,6 +13,7 @@ use super::payload::{self, KEY};
 use super::proxy::{Kind, Proxy};
 use super::scenario::{self, Scenario};
 use super::upstream::Upstream;
+use super::wire::Wire;
 
 /// The scenarios of each minute.
 const LOADS: [&str; 4] = ["open", "fresh", "burst", "paced-200"];
@@ -24,7 +25,7 @@ const ROTATIONS: usize = 12;
 pub(crate) async fn run(minutes: u32, upstream: &Upstream, epoch: Instant) {
     let loads: Vec<Scenario> =
         scenario::all().into_iter().filter(|load| LOADS.contains(&load.name)).collect();
-    let proxy = Proxy::start(Kind::Llmgw, upstream.port);
+    let proxy = Proxy::start(Kind::Llmgw, &upstream.reach(Wire::Clear));
     let address = proxy.address;
     let project = tokio::task::spawn_blocking(move || {
         admin(address, "POST", "projects", &json!({ "name": "soak" }))["id"].as_str().unwrap().to_owned()
