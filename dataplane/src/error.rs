@@ -6,9 +6,29 @@ use std::time::Duration;
 use bytes::Bytes;
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
+use shared::quota::Period;
 use wire::envelope::{self, EnvelopeFamily, GatewayError, StreamError};
 use wire::native;
 use wire::stream::{StreamOptions, Trouble};
+
+/// A quota that is used up.
+#[derive(Debug)]
+pub(crate) struct UsedUpQuota {
+    /// Its name in Google's envelope.
+    pub(crate) name: Box<str>,
+    /// Set if it limits cost and running requests do not hold the rest of it.
+    pub(crate) cap: Option<ReachedCap>,
+    /// True if Anthropic's envelope reports a billing error.
+    pub(crate) is_billing: bool,
+}
+
+/// A limit on cost that is reached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReachedCap {
+    pub(crate) period: Option<Period>,
+    /// The end of its period, in milliseconds since the Unix epoch.
+    pub(crate) resets_at_ms: Option<u64>,
+}
 
 /// A failure as reported to the client.
 #[derive(Debug)]
@@ -21,8 +41,8 @@ pub(crate) struct Fault {
     /// The upstream's error, sanitized.
     pub(crate) error: Option<Box<StreamError>>,
     pub(crate) retry_after: Option<Duration>,
-    /// The name of the quota that is used up, for Google's envelope.
-    pub(crate) quota: Option<Box<str>>,
+    /// The quota that is used up.
+    pub(crate) quota: Option<Box<UsedUpQuota>>,
     /// The value of the `Allow` header, for 405.
     pub(crate) allow: Option<&'static str>,
     /// True if the rest of the request has not been read, so that the connection must be closed.
@@ -71,12 +91,17 @@ impl Fault {
                 envelope::diagnosed(family, status, error, self.retry_after, request_id)
             }
             (Some(_) | None, _) => {
+                let quota = self.quota.as_deref();
+                let mut row = self.kind.row();
+                if quota.is_some_and(|quota| quota.is_billing) {
+                    row.anthropic = "billing_error";
+                }
                 let error = GatewayError {
-                    row: self.kind.row(),
+                    row,
                     message: &self.message,
                     param: self.param.as_deref(),
                     retry_after: self.retry_after,
-                    quota: self.quota.as_deref(),
+                    quota: quota.map(|quota| &*quota.name),
                     request_id,
                 };
                 envelope::error_body(family, &error)

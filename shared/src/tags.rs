@@ -62,6 +62,13 @@ pub fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split(',').filter_map(|tag| tag.split_once('='))
 }
 
+/// Returns true if `defaults`, the text of a key's default tags, says that the key was issued to a client that signed in.
+pub fn is_signed_in(defaults: Option<&str>) -> bool {
+    defaults.is_some_and(|defaults| pairs(defaults).any(|pair| pair == SIGNED_IN))
+}
+
+/// The default tag of keys that Claude Code got by its sign-in.
+pub const SIGNED_IN: (&str, &str) = ("signed_in", "claude_code");
 /// The maximum number of tags of a request, and of default tags of a key.
 pub const TAGS_MAX: usize = 8;
 const NAME_BYTES_MAX: usize = 32;

@@ -18,7 +18,7 @@ use shared::routing::Target;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::quota::{name_of, refused};
+use super::quota::{refused, used_up};
 use crate::error::Fault;
 use crate::record::Record;
 
@@ -302,7 +302,8 @@ fn not_admitted(
         ),
     };
     let message = format!("The quota of {quota} is used up. {why}");
-    let fault = Fault { quota: Some(name_of(quota)), ..Fault::new(ErrorKind::QuotaExceeded, message) };
+    let fault =
+        Fault { quota: Some(Box::new(used_up(quota))), ..Fault::new(ErrorKind::QuotaExceeded, message) };
     fault.retry_after(retry_after)
 }
 

@@ -7,3 +7,4 @@ pub(crate) mod labels;
 pub(crate) mod line;
 pub(crate) mod quota;
 pub(crate) mod share_wait;
+mod spend;

@@ -14,8 +14,9 @@ use shared::quota::{Claim, Exceeded, Metric, Period, Place, Quota, Reservation, 
 use shared::routing::Target;
 
 use super::demand::Demand;
+use super::spend;
 use crate::bounds::QUOTA_WARNING_BYTES;
-use crate::error::Fault;
+use crate::error::{Fault, UsedUpQuota};
 use crate::record::Record;
 
 /// Reserves the amounts that the request may use with any of `candidates`, under the quotas that do not depend on the
@@ -164,7 +165,8 @@ pub(crate) fn over(exceeded: &Exceeded) -> Fault {
         Some(_) => "",
     };
     let message = format!("The quota of {quota} is used up.{what}{advice}");
-    let fault = Fault { quota: Some(name_of(quota)), ..Fault::new(ErrorKind::QuotaExceeded, message) };
+    let used_up = UsedUpQuota { cap: spend::reached(quota, *wait_ms), ..used_up(quota) };
+    let fault = Fault { quota: Some(Box::new(used_up)), ..Fault::new(ErrorKind::QuotaExceeded, message) };
     match wait_ms {
         None => fault,
         Some(0) => fault.retry_after(WHILE_HELD),
@@ -172,9 +174,14 @@ pub(crate) fn over(exceeded: &Exceeded) -> Fault {
     }
 }
 
+/// Returns a quota as part of a failure.
+pub(super) fn used_up(quota: &Quota) -> UsedUpQuota {
+    UsedUpQuota { name: name_of(quota), cap: None, is_billing: false }
+}
+
 /// Returns the name of a quota in Google's style, such as `RequestsPerDayPerKey`: Gemini's clients wait for the end of a
 /// minute, and not for that of a day.
-pub(super) fn name_of(quota: &Quota) -> Box<str> {
+fn name_of(quota: &Quota) -> Box<str> {
     let period = quota.period.map(Period::name);
     let words =
         [Some(quota.metric.name()), period.map(|_| "per"), period, Some("per"), Some(quota.subject.name())];
@@ -208,8 +215,36 @@ pub(crate) fn describe(access: &Access, endpoint: Option<&EndpointName>, target:
     notices
 }
 
+/// Returns the headers about the quotas of a request: of one that a target serves with its warnings, otherwise of one that any
+/// target may serve.
+pub(crate) fn notices(
+    access: &Access,
+    endpoint: Option<&EndpointName>,
+    served: Option<(&Target, &Record)>,
+) -> Notices {
+    let target = served.map(|(target, _)| target);
+    let mut notices = describe(access, endpoint, target);
+    spend::describe(access, endpoint, target, &mut notices);
+    if let Some((_, record)) = served {
+        warn(record, &mut notices);
+    }
+    notices
+}
+
+/// Returns the headers about the quotas of a request that failed, and words the failure for the client of the key.
+pub(crate) fn failure_notices(
+    access: &Access,
+    endpoint: Option<&EndpointName>,
+    target: Option<&Target>,
+    fault: &mut Fault,
+) -> Notices {
+    let mut notices = describe(access, endpoint, target);
+    spend::refuse(access, fault, &mut notices);
+    notices
+}
+
 /// Adds a warning header with the quotas that only count and would have rejected the request, as many as fit.
-pub(crate) fn warn(record: &Record, notices: &mut Notices) {
+fn warn(record: &Record, notices: &mut Notices) {
     let mut text = String::new();
     for quota in record.warnings() {
         let separator = if text.is_empty() { "" } else { "; " };

@@ -180,9 +180,9 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Un
 }
 
 /// Ends a request before its first attempt.
-fn refused(job: &Job, record: &mut Record, fault: Fault) -> Box<Unserved> {
+fn refused(job: &Job, record: &mut Record, mut fault: Fault) -> Box<Unserved> {
     record.fail(&fault);
-    let notices = quota::describe(&job.access, job.route.endpoint(), None);
+    let notices = quota::failure_notices(&job.access, job.route.endpoint(), None, &mut fault);
     Box::new(Unserved { fault, target: None, attempts: 0, notices })
 }
 

@@ -225,8 +225,7 @@ impl<'a> Walk<'a> {
         if let Some(stored) = affinity.as_mut().and_then(|affinity| affinity.take_stored()) {
             record.note(|event| event.details.stored_state = Some(stored));
         }
-        let mut notices = quota::describe(&self.job.access, self.job.route.endpoint(), Some(&target));
-        quota::warn(record, &mut notices);
+        let notices = quota::notices(&self.job.access, self.job.route.endpoint(), Some((&target, record)));
         Served { affinity, success, target, adapted_from, attempts: self.attempts, notices }
     }
 
@@ -522,9 +521,10 @@ impl<'a> Walk<'a> {
     }
 
     pub(super) fn unserved(self) -> Unserved {
-        let target = self.last.as_ref().or_else(|| self.reasons.over_quota_target());
-        let notices = quota::describe(&self.job.access, self.job.route.endpoint(), target);
-        Unserved { fault: self.reasons.into_fault(), target: self.last, attempts: self.attempts, notices }
+        let target = self.last.as_ref().or_else(|| self.reasons.over_quota_target()).cloned();
+        let (mut fault, endpoint) = (self.reasons.into_fault(), self.job.route.endpoint());
+        let notices = quota::failure_notices(&self.job.access, endpoint, target.as_ref(), &mut fault);
+        Unserved { fault, target: self.last, attempts: self.attempts, notices }
     }
 }
 

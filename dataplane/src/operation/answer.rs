@@ -205,7 +205,7 @@ pub(super) async fn run_with_keepalive(
     stream_headers(headers);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     headers.insert(X_REQUEST_ID, exchange.request_id.clone());
-    headers.extend(quota::describe(&access, endpoint.as_ref(), None));
+    headers.extend(quota::notices(&access, endpoint.as_ref(), None));
     response
 }
 

@@ -13,6 +13,7 @@ mod period;
 mod reservation;
 mod scope;
 pub mod share;
+mod spend;
 
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ pub use self::line::{LineRefusal, LineRequest, PLACES_MAX, Payer, Place};
 pub use self::period::Period;
 pub use self::reservation::{Claim, Exceeded, Reservation, ShareNeed, Spent};
 pub use self::scope::{Scope, Subject};
+pub use self::spend::SpendCap;
 
 /// A limit and the counter of its usage. It is part of the [`Access`](crate::access::Access) of every caller whose
 /// requests it may count; all of them and all snapshots share the counter.
