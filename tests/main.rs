@@ -28,6 +28,7 @@ mod cancel;
 mod capture;
 mod catalog;
 mod circuits;
+mod claude_code;
 mod clouds;
 mod connect_to;
 mod console;

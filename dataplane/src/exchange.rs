@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::header::{CONNECTION, UPGRADE};
+use http::header::{CONNECTION, IF_NONE_MATCH, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt as _;
@@ -272,6 +272,9 @@ impl Exchange {
         let mut request = Request::new(full(""));
         *request.uri_mut() = parts.uri.clone();
         request.headers_mut().insert(X_REQUEST_ID, self.request_id.clone());
+        if let Some(known) = parts.headers.get(IF_NONE_MATCH) {
+            request.headers_mut().insert(IF_NONE_MATCH, known.clone());
+        }
         request.extensions_mut().insert(KeyHolder(access));
         Ok(Arc::clone(fallback).handle(request, self.caller.peer).await.map(ResponseBody::port))
     }

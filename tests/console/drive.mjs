@@ -7,6 +7,7 @@ import { amountChecks } from "./amounts.mjs";
 import { basePathChecks } from "./base_path.mjs";
 import { Browser } from "./browser.mjs";
 import { checks } from "./checks.mjs";
+import { deviceChecks } from "./device.mjs";
 import { effectChecks } from "./effects.mjs";
 import { extensionChecks } from "./extensions.mjs";
 import { Gateway } from "./gateway.mjs";
@@ -56,6 +57,7 @@ const tables = [
   listChecks,
   extensionChecks,
   basePathChecks,
+  deviceChecks,
 ];
 /** The tables that measure times. */
 const measured = [amountChecks, longListChecks, speedChecks];

@@ -3,7 +3,7 @@
 /** Every page that has something to show without any data. */
 export const EMPTY = {
   overview: "/", requests: "/requests", usage: "/usage", providers: "/providers", "providers-new": "/providers?connect=choose", extensions: "/providers?tab=extensions", routes: "/routes", "routes-new": "/routes?new=1", models: "/models?q=none", playground: "/playground", access: "/access", humans: "/access?tab=humans",
-  keys: "/keys", "keys-new": "/keys?new=1", quotas: "/quotas", "quotas-new": "/quotas?new=1", connect: "/connect", alerts: "/alerts", rules: "/alerts/rules", "rules-new": "/alerts/rules?new=1", webhooks: "/webhooks", "webhooks-new": "/webhooks?new=1", outbox: "/outbox", "outbox-filtered": "/outbox?state=dead", "alerts-filtered": "/alerts?state=acknowledged", "oauth-new": "/providers?connect=oauth_partner", audit: "/audit?action=none", backups: "/backups", settings: "/settings?q=nothing-like-it",
+  keys: "/keys", "keys-new": "/keys?new=1", quotas: "/quotas", "quotas-new": "/quotas?new=1", connect: "/connect", device: "/device", alerts: "/alerts", rules: "/alerts/rules", "rules-new": "/alerts/rules?new=1", webhooks: "/webhooks", "webhooks-new": "/webhooks?new=1", outbox: "/outbox", "outbox-filtered": "/outbox?state=dead", "alerts-filtered": "/alerts?state=acknowledged", "oauth-new": "/providers?connect=oauth_partner", audit: "/audit?action=none", backups: "/backups", settings: "/settings?q=nothing-like-it",
   "setup-access": "/setup?step=access", "setup-sync": "/setup?step=sync", "setup-test": "/setup?step=test", "setup-routes": "/setup?step=routes", "setup-keys": "/setup?step=keys", "setup-client": "/setup?step=client", missing: "/nothing/here", "request-missing": "/requests/none",
 };
 

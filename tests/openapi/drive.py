@@ -31,6 +31,7 @@ endpoints:
   line:
     failover:
       - {provider: parrot, model: m}
+claude_code: {sign_in: true}
 """
 SETTINGS = {"LLMGW_LOG_REQUEST_BODIES": "true"}
 # Operations that need a vendor's authorization server or several nodes, which this suite does not have.
@@ -223,6 +224,10 @@ def people(api):
     api.write("PATCH", "/keys/{id}", old["id"], body={"state": "revoked"})
     api.write("DELETE", "/keys/{id}", old["id"])
     api.project, api.human, api.key = project, human, key
+    for way, body in [("approve", {"project": project["id"]}), ("deny", {})]:
+        begun = send(api.origin, "POST", "/oauth/device_authorization", headers={"x-api-key": None}).json()
+        api.get("/device-sign-ins/{id}", begun["user_code"])
+        api.write("POST", f"/device-sign-ins/{{id}}/{way}", begun["user_code"], body=body)
 
 
 def connections(api, upstream):

@@ -9,6 +9,7 @@ pub(crate) struct Yaml {
     providers: String,
     endpoints: String,
     policies: Option<String>,
+    further: String,
 }
 
 impl Yaml {
@@ -67,6 +68,12 @@ impl Yaml {
         self
     }
 
+    /// Adds the text of further sections.
+    pub(crate) fn further(mut self, sections: &str) -> Self {
+        self.further.push_str(sections);
+        self
+    }
+
     /// Returns the text of the file.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
@@ -81,6 +88,7 @@ impl Yaml {
         for line in policies.lines() {
             let _ = writeln!(text, "    {line}");
         }
+        text.push_str(&self.further);
         text
     }
 }

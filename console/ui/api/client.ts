@@ -52,6 +52,7 @@ export function mayIn(project: string, permission: Permission, owner: string | n
 /** What humans without the administrators' group may read. */
 const OF_HUMANS = [
   "session",
+  "device-sign-ins",
   "principals",
   "projects",
   "keys",

@@ -153,6 +153,12 @@ export type AnonymousProviders = {
   enabled: boolean;
 };
 
+/** The approval of a sign-in. */
+export type ApproveDeviceSignIn = {
+  /** The ID of the project of the key, in which the caller may mint keys. */
+  project: string;
+};
+
 /** The object of an audit record before and after the action. */
 export type AuditDetail = {
   /** The object after the action, or what is known of the action; null if there is nothing. */
@@ -635,6 +641,24 @@ export type DetectedPage = {
   /** The `cursor` of the next page; null on the last one. */
   next_cursor: string | null;
 };
+
+/** The sign-in of a client that waits for a person. */
+export type DeviceSignIn = {
+  /** The address from which the client began the sign-in; null if it is unknown. Behind a proxy it is the proxy's. */
+  address: string | null;
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  /** The time until which it must be approved and completed, in milliseconds since the Unix epoch. */
+  ends_at_ms: number;
+  /** The number of days until the key that the client gets expires. */
+  key_days: number;
+  state: DeviceSignInState;
+  /** The code that the client shows. */
+  user_code: string;
+};
+
+/** The state of a sign-in. */
+export type DeviceSignInState = "pending" | "approved" | "denied";
 
 /** The answer to a dry run. */
 export type DryRun = {

@@ -10,6 +10,7 @@ import { AuditPage, AuditRecordPage } from "../page/audit";
 import { BackupsPage } from "../page/backups";
 import { ConnectPage } from "../page/connect";
 import { ConnectionsPage } from "../page/connections";
+import { DevicePage } from "../page/device";
 import { HumanAccessPage, KeyAccessPage, ProjectAccessPage } from "../page/effective_access";
 import { HumanPage } from "../page/human";
 import { KeyPage } from "../page/key";
@@ -168,6 +169,7 @@ export const ROUTES: [pattern: string, component: ComponentType<any>][] = [
   ["/keys/:id/access", KeyAccessPage],
   ["/quotas", QuotasPage],
   ["/connect", ConnectPage],
+  ["/device", DevicePage],
   ["/alerts", AlertsPage],
   ["/alerts/rules", RulesPage],
   ["/webhooks", WebhooksPage],

@@ -16,6 +16,7 @@ pub(crate) mod console;
 mod csv;
 pub(crate) mod cursor;
 mod detect;
+pub(crate) mod device;
 mod dry_run;
 mod endpoints;
 mod error;
@@ -182,6 +183,8 @@ pub(crate) struct App {
     /// The file that keeps the data plane's tables of affinity.
     pub(crate) affinity: Arc<AffinityFile>,
     pub(crate) recordings: run::recording::Recordings,
+    /// The latest questions of clients that are signing in.
+    pub(crate) polls: device::PollTimes,
     pub(crate) telemetry: Telemetry,
 }
 
@@ -254,6 +257,11 @@ pub(crate) fn reads_session(parts: &Parts) -> bool {
     is_read && parts.uri.query().is_none() && path_of(parts) == session::PATH
 }
 
+/// True for a form of a client that signs in, which needs no authentication.
+pub(crate) fn is_device_form(parts: &Parts) -> bool {
+    parts.method == Method::POST && device::is_known(parts.uri.path())
+}
+
 /// True if the path requires authentication.
 pub(crate) fn asks_who(path: &str) -> bool {
     below(path, ADMIN_API).is_some()
@@ -280,7 +288,10 @@ pub(crate) async fn answer(app: &App, request: &Request, id: &RequestId) -> Resp
 async fn route(app: &App, request: &Request) -> Result<Response<Body>, ApiError> {
     let path = request.parts.uri.path();
     if let Some(holder) = request.parts.extensions.get::<KeyHolder>() {
-        return own_key::show(app, holder, &request.parts).await;
+        return match device::answer_holder(app, holder, request).await {
+            Some(answer) => answer,
+            None => own_key::show(app, holder, &request.parts).await,
+        };
     }
     if request.parts.extensions.get::<MetricsReader>().is_some() {
         return Ok(metrics::show(app).await);
@@ -293,6 +304,9 @@ async fn route(app: &App, request: &Request) -> Result<Response<Body>, ApiError>
     }
     if let Some(caller) = &request.caller {
         return admin(app, request, caller).await;
+    }
+    if device::is_known(path) {
+        return device::answer(app, request).await;
     }
     if path == OAUTH_CALLBACK {
         return oauth::callback(app, &request.parts).await;
@@ -500,6 +514,7 @@ static TABLES: &[&[Route]] = &[
     anonymous::ROUTES,
     bindings::ROUTES,
     oauth::ROUTES,
+    device::ROUTES,
     detect::ROUTES,
     registry::ROUTES,
     adaptations::ROUTES,

@@ -176,9 +176,16 @@ pub(crate) fn find(db: &Db, id: &str, now_ms: u64) -> DbResult<Option<StoredKey>
     db.optional_row(FIND, [id], |row| StoredKey::of(row, now_ms))
 }
 
-/// Returns id, name and expiry of up to [`EXPIRING_KEYS`] active keys that expire after `now_ms`, up to `until_ms`.
+/// Returns id, name and expiry of up to [`EXPIRING_KEYS`] active keys that expire after `now_ms`, up to `until_ms`. Leaves out
+/// those of clients that signed in: they sign in again.
 pub(crate) fn expiring(db: &Db, now_ms: u64, until_ms: u64) -> DbResult<Vec<(String, String, u64)>> {
-    let values = named_params! {":now": now_ms, ":until": until_ms, ":rows": EXPIRING_KEYS.max() + 1};
+    let (tag, value) = tags::SIGNED_IN;
+    let values = named_params! {
+        ":now": now_ms,
+        ":until": until_ms,
+        ":signed_in": format!("%{tag}={value}%"),
+        ":rows": EXPIRING_KEYS.max() + 1,
+    };
     let mut found =
         db.rows(EXPIRING, values, |row| Ok((row.get("id")?, row.get("name")?, row.get("expires_at_ms")?)))?;
     EXPIRING_KEYS.cut(&mut found);
@@ -427,7 +434,7 @@ fn tags_text(tags: &BTreeMap<String, String>) -> Option<Box<str>> {
 }
 
 const EXPIRING: &str = "SELECT id, name, expires_at_ms FROM keys WHERE state = 'active' AND expires_at_ms > :now \
-     AND expires_at_ms <= :until ORDER BY expires_at_ms LIMIT :rows";
+     AND expires_at_ms <= :until AND (tags IS NULL OR tags NOT LIKE :signed_in) ORDER BY expires_at_ms LIMIT :rows";
 const PAGE: &str = "SELECT id, name, project, acts_as, prefix, state, expires_at_ms, models, endpoints, routes, tags, \
      sealed IS NOT NULL AS recoverable, (SELECT max(hour) FROM key_use WHERE key = keys.id) AS last_used_hour, rotated_from, family, version, created_at_ms, \
      updated_at_ms FROM keys WHERE id > :after \

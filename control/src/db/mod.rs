@@ -11,6 +11,7 @@ pub(crate) mod chain;
 pub(crate) mod circuit_changes;
 pub(crate) mod cluster;
 pub(crate) mod credentials;
+pub(crate) mod device_sign_ins;
 pub(crate) mod documents;
 pub(crate) mod ended_sessions;
 pub(crate) mod endpoints;

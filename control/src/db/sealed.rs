@@ -154,6 +154,7 @@ mod tests {
     const OTHERS: &[(&str, &str)] = &[
         ("audit", "mac"),
         ("board", "body"),
+        ("device_sign_ins", "code_hash"),
         ("documents", "content"),
         ("documents", "digest"),
         ("idempotency", "fingerprint"),

@@ -17,6 +17,7 @@ use shared::port::{Body, BoxFuture, Handler, KeyHolder, MetricsReader};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::admin::authorize::{Caller, authorize};
+use crate::admin::device::ClientAddress;
 use crate::admin::gate::{Gate, is_session_cookie};
 use crate::admin::refusals::{Refusals, RefusedRequest};
 use crate::admin::shares::{CallerShare, CallerShares, ShareBound};
@@ -89,6 +90,7 @@ impl Handler for Entrance {
             let (id, method) = (RequestId::of(request.headers()), request.method().clone());
             let (mut head, body) = request.into_parts();
             entrance.gate.take_identity(&mut head, peer.ip());
+            head.extensions.insert(ClientAddress(peer.ip()));
             let renewed = entrance.gate.renewed_cookie(&head);
             let answer = entrance.enter(head, body, peer).await.unwrap_or_else(|error| error.response(&id));
             admin::finish(&method, with_cookie(answer, renewed))
@@ -141,8 +143,13 @@ impl Entrance {
             return self.send_if_free(admin::Request::public(parts), (&self.slots.scrapes, &SCRAPES)).await;
         }
         if !admin::asks_who(parts.uri.path()) {
+            let is_form = admin::is_device_form(&parts);
+            let body = match is_form {
+                true => read(Body::new(Limited::new(body, SIGN_IN_BYTES_MAX)), SIGN_IN_TIME_MAX).await?,
+                false => Bytes::new(),
+            };
             let free = (&self.slots.public, &PUBLIC_REQUESTS);
-            return self.send_if_free(admin::Request::public(parts), free).await;
+            return self.send_if_free(admin::Request { body, ..admin::Request::public(parts) }, free).await;
         }
         if admin::reads_session(&parts) && self.gate.is_signed_out(&parts) {
             return admin::signed_out(&self.gate, &parts);

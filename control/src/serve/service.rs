@@ -24,6 +24,7 @@ use tokio::task::JoinHandle as JoinTask;
 
 use crate::admin::backups::Backups;
 use crate::admin::console::Asset;
+use crate::admin::device::PollTimes;
 use crate::admin::gate::identity::IdentityBoundary;
 use crate::admin::gate::{Gate, Sessions};
 use crate::admin::in_flight::InFlightRequests;
@@ -228,6 +229,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         adaptations: params.adaptations,
         affinity: params.affinity,
         recordings: Recordings::default(),
+        polls: PollTimes::default(),
         telemetry,
         http: params.http,
         traces: params.traces,

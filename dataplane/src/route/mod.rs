@@ -19,7 +19,7 @@ pub(crate) enum Meaning<'a> {
     WrongMethod(Option<Operation>, &'static str),
     /// `OPTIONS` on a known path, and the value of the `Allow` header.
     Options(&'static str),
-    /// `GET` of the caller's own key.
+    /// `GET` of what the control service shows the holder of a key: the key itself, settings, limits.
     OwnKey,
     /// A path outside the data plane.
     Elsewhere,
@@ -41,6 +41,8 @@ pub(crate) enum Named<'a> {
 
 const GET: &str = "GET, HEAD, OPTIONS";
 const POST: &str = "POST, OPTIONS";
+/// The paths that Claude Code asks with its key after its sign-in.
+const OF_CLAUDE_CODE: [&str; 2] = ["/managed/settings", "/api/oauth/usage"];
 
 /// Looks up a path. `/v1/completions` is deliberately absent (M-159).
 fn find(path: &str) -> Option<(Operation, Named<'_>)> {
@@ -152,11 +154,12 @@ pub(crate) fn meaning<'a>(method: &Method, path: &'a str) -> Meaning<'a> {
 
 /// Routes a path that is not an operation.
 fn other(method: &Method, path: &str) -> Meaning<'static> {
-    match path.strip_prefix("/v1").unwrap_or(path) {
-        "/key" if fits(method, GET) => Meaning::OwnKey,
-        "/key" if method == Method::OPTIONS => Meaning::Options(GET),
-        "/key" => Meaning::WrongMethod(None, GET),
-        _ => Meaning::Elsewhere,
+    let is_own = path.strip_prefix("/v1").unwrap_or(path) == "/key" || OF_CLAUDE_CODE.contains(&path);
+    match is_own {
+        true if fits(method, GET) => Meaning::OwnKey,
+        true if method == Method::OPTIONS => Meaning::Options(GET),
+        true => Meaning::WrongMethod(None, GET),
+        false => Meaning::Elsewhere,
     }
 }
 

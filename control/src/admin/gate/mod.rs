@@ -48,6 +48,8 @@ pub(crate) struct Gate {
     snapshot: SnapshotReader,
     sessions: Sessions,
     wrong_keys: WrongKeys,
+    /// Sign-ins that clients have begun, within the same limits.
+    client_sign_ins: WrongKeys,
     boundary: IdentityBoundary,
     cookies: SessionCookies,
     /// True if the gateway terminates TLS itself.
@@ -98,7 +100,15 @@ impl Gate {
         is_tls: bool,
     ) -> Self {
         let (cookies, wrong_keys) = (SessionCookies::below(base), WrongKeys::default());
-        Self { snapshot, sessions, wrong_keys, boundary, cookies, is_tls }
+        Self {
+            snapshot,
+            sessions,
+            wrong_keys,
+            client_sign_ins: WrongKeys::default(),
+            boundary,
+            cookies,
+            is_tls,
+        }
     }
 
     /// Authenticates the caller. The local mode grants no access here.
@@ -113,6 +123,11 @@ impl Gate {
     /// Counts a wrong key. Returns the time to wait if there are too many.
     pub(crate) fn note_wrong_key(&self, address: IpAddr) -> Result<(), Duration> {
         self.wrong_keys.note(address, monotonic_ms()).map_err(Duration::from_millis)
+    }
+
+    /// Counts a sign-in that a client begins without a key. Returns the time to wait if there are too many.
+    pub(crate) fn note_client_sign_in(&self, address: IpAddr) -> Result<(), Duration> {
+        self.client_sign_ins.note(address, monotonic_ms()).map_err(Duration::from_millis)
     }
 
     /// Moves the identity that a trusted proxy asserts from the headers of a request to its extensions. Identity headers

@@ -76,6 +76,8 @@ bound_table! {
         "Find the callers that send bodies slowly.");
     LIVE_STREAMS("live_streams", 40, "Further live pages fail with 503.", "Close pages of the console.");
     SIGN_INS("sign_ins", 64, "The oldest sign-in to a vendor that is under way ends.", "Finish sign-ins before you begin others.");
+    DEVICE_SIGN_INS("device_sign_ins", 1_024, "Further sign-ins of clients are refused with 429 until others end.",
+        "Find the addresses that begin so many; each ends after 10 minutes.");
     RECORDINGS("recordings", 16, "The oldest recording of a run ends, of the caller with the most.", "Close runs of the console.");
     LIVE_AUDIT_ROWS("live_audit_rows", 100, "Live pages leave out older changes of the same second.", "Read them with GET audit.");
     EXPORTS("exports", 4, "Further exports fail with 503.", "Run exports one after another.");

@@ -234,6 +234,7 @@ const CLASSES: &str = "
 control/src/admin/alerts.rs OBJECTS_MAX refuses
 control/src/admin/audit.rs PAGE_ROWS steps
 control/src/admin/backups/mod.rs DOWNLOADS_MAX refuses
+control/src/admin/device/polls.rs POLLED_MAX latest
 control/src/admin/endpoints.rs MEMBERS_MAX refuses
 control/src/admin/endpoints.rs NAMES_MAX refuses
 control/src/admin/explain.rs CASES_MAX refuses

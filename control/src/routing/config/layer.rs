@@ -12,7 +12,7 @@ use super::fault::{ConfigError, ConfigFault};
 use super::file::{self, FileReading, Notes, Version};
 use super::model::{Config, Routing, SharedDatabase};
 use super::seed::Seed;
-use super::{failover_gaps, identity, otlp, plain_secrets, schema, serving, validate, way};
+use super::{claude_code, failover_gaps, identity, otlp, plain_secrets, schema, serving, validate, way};
 use crate::common::regular_file;
 
 const STALE_SECONDS: u64 = 300;
@@ -106,6 +106,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
     let logging = serving::logging(&mut layers, &raw.server, &mut warnings);
     let sso = super::sso::sso(&mut layers, &mut warnings);
     let policies = validate::policies(&raw, &mut notes, &mut warnings);
+    let claude_code = claude_code::claude_code(&raw, &mut notes, &mut warnings);
     let mut routing = validate::routing(&raw, environment, &mut notes, &mut warnings);
     plain_secrets::fill(&mut routing, &state_dir, &mut warnings);
     warnings.extend(failover_gaps::of_routing(&routing, &policies));
@@ -117,12 +118,8 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
     let with_client = routing.providers.iter().filter(|provider| provider.issuer.is_some());
     let with_client: Vec<&str> = with_client.map(|provider| provider.id.as_str()).collect();
     let partner = identity::partner(&mut layers, &with_client, &mut warnings);
-    let preamble = layers.take(
-        "LLMGW_GATEWAY_PREAMBLE",
-        environment.text("LLMGW_GATEWAY_PREAMBLE"),
-        None,
-        String::new(),
-    );
+    let preamble = environment.text(PREAMBLE);
+    let preamble = layers.take(PREAMBLE, preamble, None, String::new());
     layers.flag(CORE_DUMPS, None);
     let otlp = otlp::otlp(&mut layers);
     let proxies = way::proxies(&mut layers);
@@ -146,6 +143,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
         logging,
         policies,
         sso,
+        claude_code,
         preamble,
         anonymous_provider_automation,
         lifetimes,
@@ -221,6 +219,7 @@ impl Config {
         }
         serving::server(&mut layers, &raw, &mut notes);
         validate::policies(&raw, &mut notes, &mut Vec::new());
+        claude_code::claude_code(&raw, &mut notes, &mut Vec::new());
         let mut routing = validate::routing(&raw, &self.environment, &mut notes, &mut warnings);
         plain_secrets::fill(&mut routing, &self.state_dir, &mut warnings);
         let secret_files = std::mem::take(&mut notes.secret_files);
@@ -361,6 +360,7 @@ fn warn_of_missing(
     }
 }
 
+const PREAMBLE: &str = "LLMGW_GATEWAY_PREAMBLE";
 const SEED: &str = "LLMGW_CONFIG_SEED";
 /// The description of `cors.origins`, the only setting without a variable.
 const CORS_DOC: &str = "Origins whose pages may call the data plane; * permits all";

@@ -5,6 +5,7 @@
 
 mod address;
 mod body;
+mod claude_code;
 mod credential;
 mod describe;
 mod descriptors;
@@ -43,6 +44,7 @@ pub(crate) mod yaml;
 
 pub(crate) use address::{BaseUrl, check_url};
 pub(crate) use body::secrets_of;
+pub use claude_code::{ClaudeCode, ManagedSettings};
 pub(crate) use credential::{is_reference, key_hint};
 pub use env::{Environment, Schedule, SecretFiles, VARIABLES, Variable, variable_of_file};
 pub(crate) use failover_gaps::failover_gaps;

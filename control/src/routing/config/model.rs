@@ -24,6 +24,7 @@ use shared::routing::{EchoOptions, HttpVersion, Model, Origin, PromptCache, Resp
 use shared::secret::Secret;
 use shared::usage::{EndUsers, TargetOrder};
 
+use super::claude_code::ClaudeCode;
 use super::env::{Environment, Schedule, SecretFiles};
 use super::file::Version;
 use super::layer::Setting;
@@ -63,6 +64,8 @@ pub struct Config {
     pub policies: Policies,
     /// The trusted reverse-proxy identity boundary, when enabled.
     pub sso: Option<Sso>,
+    /// The sign-in of Claude Code; `None` if it is off.
+    pub claude_code: Option<ClaudeCode>,
     /// System text put before that of every request; empty by default (MSG-1).
     pub preamble: String,
     /// True if curated anonymous providers may be used (CFG-7).

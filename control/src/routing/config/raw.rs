@@ -13,6 +13,7 @@ use serde_json::Value;
 use shared::operation::Dialect;
 use shared::usage::TargetOrder;
 
+use super::claude_code;
 use super::prices::Prices;
 use super::rules::Rules;
 
@@ -33,6 +34,8 @@ pub(super) struct File {
     pub(super) categories: Option<BTreeMap<String, Endpoint>>,
     /// Retry and circuit settings; read at start-up only.
     pub(super) policies: Policies,
+    /// The sign-in of Claude Code at the gateway; read at start-up only.
+    pub(super) claude_code: claude_code::Written,
 }
 
 /// Settings of the server.

@@ -37,6 +37,7 @@ fn write(config: &Config, out: &mut String) -> fmt::Result {
     for (id, (retry, circuit)) in overrides {
         write_policy(id.as_str(), *retry, *circuit, out)?;
     }
+    writeln!(out, "\nclaude_code:  # file {}\n  {}", config.file.display(), config.claude_code_line())?;
     writeln!(out, "\nproviders:  # file {}", config.file.display())?;
     for provider in &config.routing.providers {
         write_provider(provider, out)?;

@@ -19,7 +19,7 @@ use crate::common::vault::VaultKeys;
 use crate::db::HOUR_MS;
 use crate::db::engine::postgres::partitions;
 use crate::db::engine::{Db, DbResult, Transaction};
-use crate::db::{alerts, audit, ended_sessions, idempotency, outbox, sign_in_flows};
+use crate::db::{alerts, audit, device_sign_ins, ended_sessions, idempotency, outbox, sign_in_flows};
 use crate::routing::config::Lifetimes;
 use crate::usage::gauge::{Pruning, add};
 use crate::usage::rollup::{DAY_HOURS, SumsTable};
@@ -228,6 +228,7 @@ impl RetentionPass {
             RetentionStage::Sessions => {
                 let failed_before_ms = now_ms.saturating_sub(sign_in_flows::FAILURE_KEPT_MS);
                 let rows = ended_sessions::forget(tx, now_ms, SESSION_ROWS)?
+                    + device_sign_ins::forget(tx, now_ms, SESSION_ROWS)?
                     + sign_in_flows::forget(tx, failed_before_ms, SESSION_ROWS)?;
                 (rows == 0, RetentionStage::Begin)
             }

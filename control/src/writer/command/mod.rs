@@ -20,6 +20,7 @@ pub(crate) mod audit_only;
 pub(crate) mod bindings;
 pub(crate) mod cancels;
 pub(crate) mod catalog;
+pub(crate) mod device_sign_ins;
 pub(crate) mod endpoints;
 pub(crate) mod extensions;
 pub(crate) mod first_endpoint;

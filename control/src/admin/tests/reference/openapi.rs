@@ -132,6 +132,7 @@ fn path_parameter(place: &str, name: &str) -> Value {
         "projects" | "bindings" => ("The ID of the project.", "string"),
         "keys" => ("The ID of the key.", "string"),
         "providers" => ("The ID of the provider.", "string"),
+        "device-sign-ins" => ("The code that the client shows, with or without its hyphen.", "string"),
         "endpoints" => ("The name of the endpoint.", "string"),
         "extensions" => ("The name of the extension.", "string"),
         "overrides" => ("The ID of the override.", "string"),
