@@ -21,7 +21,11 @@ struct Rig {
 
 impl Rig {
     async fn start(yaml: &Yaml) -> Self {
-        let setup = Setup::new(&yaml.clone().further(SECTION))
+        Self::of(Setup::new(&yaml.clone().further(SECTION))).await
+    }
+
+    async fn of(setup: Setup) -> Self {
+        let setup = setup
             .env("LLMGW_SSO_ENABLED", "true")
             .env("LLMGW_SSO_SHARED_SECRET", SECRET)
             .env("LLMGW_SSO_AUTO_PROVISION", "true");
@@ -326,6 +330,38 @@ async fn a_limit_on_cost_is_shown_in_the_words_of_claude_code_to_its_keys_alone(
     assert_eq!((&usage["extra_usage"]["monthly_limit"], &limit["group"]), (&json!(5), &json!("monthly")));
     let resets_at: jiff::Timestamp = limit["resets_at"].as_str().unwrap().parse().unwrap();
     assert_eq!(u64::try_from(resets_at.as_second()).unwrap(), reset, "the same second");
+}
+
+#[tokio::test]
+async fn telemetry_is_relayed_to_the_collector_as_it_came_within_bounds() {
+    let collector = Upstream::start().await;
+    collector.always(Answer::json(200, "{}"));
+    let setup = Setup::new(&Yaml::new().further(SECTION))
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", collector.address()))
+        .env("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20of-the-collector")
+        .env("OTEL_TRACES_EXPORTER", "none")
+        .env("OTEL_METRIC_EXPORT_INTERVAL", "3600000");
+    let rig = Rig::of(setup).await;
+    let ada = rig.person("ada", "member").await;
+    let client = rig.signed_in(&ada).await.with("content-type", "application/x-protobuf");
+    let post = async |client: &Client, path: &str, bytes: usize| {
+        client.send("POST", path, vec![7; bytes].into()).await.unwrap().status
+    };
+    assert_eq!(post(&client, "/v1/metrics", 3).await, 200);
+    let relayed = collector.request(0).await;
+    assert!(relayed.head.starts_with("POST /v1/metrics "), "{}", relayed.head);
+    assert_eq!(&*relayed.body, &[7; 3]);
+    assert_eq!(relayed.header("content-type"), Some("application/x-protobuf"));
+    assert_eq!(relayed.header("authorization"), Some("Bearer of-the-collector"), "not the key");
+    assert_eq!(post(&client, "/v1/logs", 1 << 20).await, 200);
+    assert_eq!(post(&client, "/v1/logs", (1 << 20) + 1).await, 413);
+    assert_eq!(post(&client, "/v1/traces", 3).await, 501, "no collector takes traces");
+    assert_eq!(collector.requests().len(), 2);
+    let ordinary = rig.admin.key(json!({"project": ada.project})).await;
+    assert_eq!(post(&Client::new(rig.gateway.address(), Some(&ordinary.key)), "/v1/logs", 3).await, 403);
+    collector.always(Answer::json(401, "{}"));
+    assert_eq!(post(&client, "/v1/logs", 3).await, 502, "the client's own key is right");
+    assert_eq!(post(&rig.client, "/v1/logs", 3).await, 401);
 }
 
 const STATUS: &str = "anthropic-ratelimit-unified-status";

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::header::{CONNECTION, IF_NONE_MATCH, UPGRADE};
+use http::header::{CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, IF_NONE_MATCH, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt as _;
@@ -16,7 +16,7 @@ use shared::answer_head::X_REQUEST_ID;
 use shared::clock;
 use shared::error_kind::{ErrorKind, not_served};
 use shared::operation::{Dialect, Operation};
-use shared::port::{BoxError, KeyHolder, RUN_PATH, full};
+use shared::port::{BoxError, Handler, KeyHolder, RUN_PATH};
 use shared::snapshot::Snapshot;
 use wire::envelope::EnvelopeFamily;
 
@@ -159,7 +159,7 @@ impl Exchange {
                     format!("The method {} is not allowed on this path. Allowed: {allow}.", parts.method);
                 Err(Fault { allow: Some(allow), ..Fault::new(ErrorKind::MethodNotAllowed, message) })
             }
-            Meaning::OwnKey => Box::pin(self.own_key(parts)).await,
+            Meaning::OwnKey => Box::pin(self.own_key(parts, body)).await,
             Meaning::Elsewhere => Box::pin(self.elsewhere(parts, body)).await,
         }
     }
@@ -255,9 +255,9 @@ impl Exchange {
         error_response(fault, EnvelopeFamily::of(dialect), self.id())
     }
 
-    /// Serves the caller's information about their own key: the control service answers, and this thread passes the
-    /// authenticated caller to it.
-    async fn own_key(&self, parts: &Parts) -> Result<Response<ResponseBody>, Fault> {
+    /// Serves what belongs to the caller's own key: the control service answers, and this thread passes the authenticated
+    /// caller to it.
+    async fn own_key(&self, parts: &Parts, body: Inbound) -> Result<Response<ResponseBody>, Fault> {
         let process = &self.worker().process;
         let access = {
             let snapshot = process.snapshots.load();
@@ -269,14 +269,36 @@ impl Exchange {
         let Some(fallback) = process.fallback.get() else {
             return Err(Fault::new(ErrorKind::NotFound, "There is no such path.").closing());
         };
-        let mut request = Request::new(full(""));
+        let mut request = Request::new(());
+        *request.method_mut() = parts.method.clone();
         *request.uri_mut() = parts.uri.clone();
-        request.headers_mut().insert(X_REQUEST_ID, self.request_id.clone());
-        if let Some(known) = parts.headers.get(IF_NONE_MATCH) {
-            request.headers_mut().insert(IF_NONE_MATCH, known.clone());
+        for name in [IF_NONE_MATCH, CONTENT_TYPE, CONTENT_ENCODING] {
+            if let Some(value) = parts.headers.get(&name) {
+                request.headers_mut().insert(name, value.clone());
+            }
         }
+        request.headers_mut().insert(X_REQUEST_ID, self.request_id.clone());
         request.extensions_mut().insert(KeyHolder(access));
-        Ok(Arc::clone(fallback).handle(request, self.caller.peer).await.map(ResponseBody::port))
+        Ok(self.controlled(fallback, request, (body, ADMIN_BODY_BYTES_MAX)).await)
+    }
+
+    /// Sends a request to the control service. The body stays on this thread; its frames are forwarded as they arrive.
+    async fn controlled(
+        &self,
+        control: &Arc<dyn Handler>,
+        request: Request<()>,
+        (body, bytes_max): (Inbound, u64),
+    ) -> Response<ResponseBody> {
+        let (pump, body) = pipe(body);
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        let body = http_body_util::Limited::new(body, bytes_max).map_err(BoxError::from);
+        let request = request.map(|()| body.boxed_unsync());
+        let mut answering = Arc::clone(control).handle(request, self.caller.peer);
+        let response = tokio::select! {
+            response = &mut answering => response,
+            () = pump => answering.await,
+        };
+        response.map(ResponseBody::port)
     }
 
     /// Forwards a request for a path outside the data plane's table to the control service.
@@ -290,26 +312,17 @@ impl Exchange {
         let Some(fallback) = fallback else {
             return Err(Fault::new(ErrorKind::NotFound, absent(path)).closing());
         };
-        // The body stays on this thread; its frames are forwarded as they arrive.
-        let (pump, body) = pipe(body);
         // A run's body is rejected by the data plane, which must get the piece that crosses its limit.
         let bytes_max = match path.starts_with(RUN_PATH) {
             true => self.worker().process.settings.body_bytes_max.saturating_add(ADMIN_BODY_BYTES_MAX),
             false => ADMIN_BODY_BYTES_MAX,
         };
-        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-        let body = http_body_util::Limited::new(body, bytes_max).map_err(BoxError::from);
-        let mut request = Request::new(body.boxed_unsync());
+        let mut request = Request::new(());
         *request.method_mut() = parts.method.clone();
         *request.uri_mut() = parts.uri.clone();
         *request.headers_mut() = parts.headers.clone();
         request.headers_mut().insert(X_REQUEST_ID, self.request_id.clone());
-        let mut answering = Arc::clone(fallback).handle(request, self.caller.peer);
-        let response = tokio::select! {
-            response = &mut answering => response,
-            () = pump => answering.await,
-        };
-        Ok(response.map(ResponseBody::port))
+        Ok(self.controlled(fallback, request, (body, bytes_max)).await)
     }
 }
 

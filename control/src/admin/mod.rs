@@ -262,6 +262,11 @@ pub(crate) fn is_device_form(parts: &Parts) -> bool {
     parts.method == Method::POST && device::is_known(parts.uri.path())
 }
 
+/// True for telemetry of a client, which has a body.
+pub(crate) fn is_telemetry(parts: &Parts) -> bool {
+    device::takes_telemetry(parts.uri.path())
+}
+
 /// True if the path requires authentication.
 pub(crate) fn asks_who(path: &str) -> bool {
     below(path, ADMIN_API).is_some()

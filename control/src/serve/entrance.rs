@@ -23,7 +23,7 @@ use crate::admin::refusals::{Refusals, RefusedRequest};
 use crate::admin::shares::{CallerShare, CallerShares, ShareBound};
 use crate::admin::{self, ApiError, FoundRoute, RequestId, SlotKind};
 use crate::common::bounds::{
-    ADMIN_BODIES, ADMIN_REQUESTS, ADMIN_RUNS, KEY_HOLDERS, PUBLIC_REQUESTS, SCRAPES,
+    ADMIN_BODIES, ADMIN_REQUESTS, ADMIN_RUNS, CLIENT_TELEMETRY, KEY_HOLDERS, PUBLIC_REQUESTS, SCRAPES,
 };
 use crate::db::readers::WeakReaders;
 
@@ -47,6 +47,8 @@ struct Slots {
     public: Arc<Semaphore>,
     /// Requests of key holders about their own keys; these queue for a slot.
     key_holders: Arc<Semaphore>,
+    /// Telemetry of clients, with its bodies.
+    telemetry: Arc<Semaphore>,
     /// Readers of the metrics.
     scrapes: Arc<Semaphore>,
     /// Runs whose answer has not begun.
@@ -118,7 +120,7 @@ impl Entrance {
         refusals: Refusals,
     ) -> (Self, mpsc::Receiver<AdmittedRequest>) {
         let (admitted, queue) = mpsc::channel(
-            [&ADMIN_REQUESTS, &PUBLIC_REQUESTS, &KEY_HOLDERS, &SCRAPES, &ADMIN_RUNS]
+            [&ADMIN_REQUESTS, &PUBLIC_REQUESTS, &KEY_HOLDERS, &CLIENT_TELEMETRY, &SCRAPES, &ADMIN_RUNS]
                 .map(Bound::max)
                 .iter()
                 .sum(),
@@ -129,6 +131,12 @@ impl Entrance {
     /// Rejects an unauthenticated request before reading any of its body. A sign-in is the exception; its body is
     /// small.
     async fn enter(&self, parts: Head, body: Body, peer: SocketAddr) -> Result<Response<Body>, ApiError> {
+        if parts.extensions.get::<KeyHolder>().is_some() && admin::is_telemetry(&parts) {
+            // Taken before the body is read: the slots bound what is held of all bodies.
+            let slot = self.free((&self.slots.telemetry, &CLIENT_TELEMETRY))?;
+            let body = read(body, TELEMETRY_TIME_MAX).await?;
+            return self.send(admin::Request { body, ..admin::Request::public(parts) }, slot).await;
+        }
         if parts.extensions.get::<KeyHolder>().is_some() {
             let request = admin::Request::public(parts);
             let slot = Arc::clone(&self.slots.key_holders).acquire_owned();
@@ -215,11 +223,16 @@ impl Entrance {
         request: admin::Request,
         (slots, bound): (&Arc<Semaphore>, &Bound),
     ) -> Result<Response<Body>, ApiError> {
-        let permit = Arc::clone(slots).try_acquire_owned().map_err(|_| {
-            bound.reach();
-            refusal(FULL)
-        })?;
+        let permit = self.free((slots, bound))?;
         self.send(request, permit).await
+    }
+
+    /// Takes a slot. Fails if none is free.
+    fn free(&self, (slots, bound): (&Arc<Semaphore>, &Bound)) -> Result<OwnedSemaphorePermit, ApiError> {
+        Arc::clone(slots).try_acquire_owned().map_err(|_| {
+            bound.reach();
+            refusal(FULL).retry_after(1)
+        })
     }
 
     async fn send(
@@ -249,6 +262,7 @@ impl Slots {
             callers: CallerShares::new(CALLERS),
             public: slots(PUBLIC_REQUESTS.max()),
             key_holders: slots(KEY_HOLDERS.max()),
+            telemetry: slots(CLIENT_TELEMETRY.max()),
             scrapes: slots(SCRAPES.max()),
             runs: CallerShares::new(RUNS),
             bodies: CallerShares::new(BODIES),
@@ -310,6 +324,8 @@ const BODIES: ShareBound = ShareBound {
 };
 const SIGN_IN_BYTES_MAX: usize = 4 << 10;
 const SIGN_IN_TIME_MAX: Duration = Duration::from_secs(10);
+/// Less than for other bodies, because a slow one keeps its slot.
+const TELEMETRY_TIME_MAX: Duration = Duration::from_secs(10);
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 const FULL: (ErrorKind, &str) = (ErrorKind::Overloaded, "Too many requests to the admin API are running.");
 const NO_SLOT: (ErrorKind, &str) =

@@ -19,7 +19,7 @@ pub(crate) enum Meaning<'a> {
     WrongMethod(Option<Operation>, &'static str),
     /// `OPTIONS` on a known path, and the value of the `Allow` header.
     Options(&'static str),
-    /// `GET` of what the control service shows the holder of a key: the key itself, settings, limits.
+    /// What the control service shows or takes from the holder of a key: the key itself, settings, limits, telemetry.
     OwnKey,
     /// A path outside the data plane.
     Elsewhere,
@@ -42,7 +42,9 @@ pub(crate) enum Named<'a> {
 const GET: &str = "GET, HEAD, OPTIONS";
 const POST: &str = "POST, OPTIONS";
 /// The paths that Claude Code asks with its key after its sign-in.
-const OF_CLAUDE_CODE: [&str; 2] = ["/managed/settings", "/api/oauth/usage"];
+const SHOWN_TO_CLAUDE_CODE: [&str; 2] = ["/managed/settings", "/api/oauth/usage"];
+/// The paths to which it sends its telemetry. `/metrics` without a version is the gateway's own.
+const TELEMETRY: [&str; 3] = ["/v1/metrics", "/v1/logs", "/v1/traces"];
 
 /// Looks up a path. `/v1/completions` is deliberately absent (M-159).
 fn find(path: &str) -> Option<(Operation, Named<'_>)> {
@@ -154,12 +156,16 @@ pub(crate) fn meaning<'a>(method: &Method, path: &'a str) -> Meaning<'a> {
 
 /// Routes a path that is not an operation.
 fn other(method: &Method, path: &str) -> Meaning<'static> {
-    let is_own = path.strip_prefix("/v1").unwrap_or(path) == "/key" || OF_CLAUDE_CODE.contains(&path);
-    match is_own {
-        true if fits(method, GET) => Meaning::OwnKey,
-        true if method == Method::OPTIONS => Meaning::Options(GET),
-        true => Meaning::WrongMethod(None, GET),
-        false => Meaning::Elsewhere,
+    let allow = match path.strip_prefix("/v1").unwrap_or(path) {
+        "/key" => GET,
+        _ if SHOWN_TO_CLAUDE_CODE.contains(&path) => GET,
+        _ if TELEMETRY.contains(&path) => POST,
+        _ => return Meaning::Elsewhere,
+    };
+    match method {
+        method if fits(method, allow) => Meaning::OwnKey,
+        &Method::OPTIONS => Meaning::Options(allow),
+        _ => Meaning::WrongMethod(None, allow),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The routes that Claude Code calls with its key: managed settings and the standing against limits on cost. The data plane has
+//! The routes that Claude Code calls with its key: managed settings, the standing against limits on cost, and telemetry. The data plane has
 //! authenticated the caller.
 
 use http::header::{ETAG, IF_NONE_MATCH};
@@ -7,7 +7,7 @@ use serde_json::json;
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, KeyHolder, full};
 
-use super::{settings, spend};
+use super::{otlp, settings, spend};
 use crate::admin::{ApiError, App, Request, json};
 use crate::routing::config::ManagedSettings;
 
@@ -21,6 +21,7 @@ pub(in crate::admin) async fn answer(
     match path {
         MANAGED_SETTINGS => Some(managed_settings(app, path, &request.parts.headers)),
         USAGE => Some(usage(app, path, holder).await),
+        _ if otlp::takes(path) => Some(otlp::relay(app, &holder.0, request).await),
         _ => None,
     }
 }

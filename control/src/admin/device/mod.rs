@@ -6,6 +6,7 @@ mod codes;
 mod decide;
 mod held;
 mod oauth;
+mod otlp;
 mod polls;
 mod spend;
 
@@ -16,6 +17,7 @@ use shared::error_kind::{ErrorKind, not_served};
 pub(super) use self::decide::ROUTES;
 pub(super) use self::held::answer as answer_holder;
 pub(super) use self::oauth::{answer, is_known};
+pub(super) use self::otlp::takes as takes_telemetry;
 pub(crate) use self::polls::PollTimes;
 use super::{ApiError, App};
 use crate::routing::config::ClaudeCode;

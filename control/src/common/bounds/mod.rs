@@ -84,6 +84,8 @@ bound_table! {
     PUBLIC_REQUESTS("public_requests", 32, "Further requests for files of the console fail with 503.",
         "Find the clients that load them so often.");
     KEY_HOLDERS("key_holders", 1, "GET /v1/key fails with 503 after 5 s.", "Query keys less often.");
+    CLIENT_TELEMETRY("client_telemetry", 4, "Further telemetry of Claude Code is refused with 503; clients send it again.",
+        "Let Claude Code export less often, or name a collector in its settings.");
     SCRAPES("scrapes", 4, "Further requests for /metrics fail with 503.", "Scrape less often.");
     QUESTIONS_WAITING("questions_waiting", 64, "Further reads of the admin API fail with 503.",
         "Find the callers that read so much.");

@@ -219,6 +219,7 @@ const UNTESTED: &[(&str, &str)] = &[
     ("ALERT_CHANGES", "one call of `cut` on the changes of an evaluation"),
     ("LISTING_PAGES", "the loop ends by the bound itself"),
     ("KEY_HOLDERS", "a holder waits 5 s for the place: tests/own_key.rs"),
+    ("CLIENT_TELEMETRY", "the same function as PUBLIC_REQUESTS"),
     ("SCRAPES", "the same function as PUBLIC_REQUESTS"),
     ("CHANGES_WAITING", "needs a failing disk while a thousand circuits change"),
     ("RECALLED_ANSWERS", "one row more or less of what a start recalls"),

@@ -17,6 +17,8 @@ pub struct Otlp {
     pub traces: Option<OtlpTraces>,
     /// The export of metrics; `None` if it is off.
     pub metrics: Option<OtlpMetrics>,
+    /// The collector's address for logs, which the gateway itself does not export.
+    pub(crate) logs: Option<Uri>,
     /// Headers of every export, marked as sensitive.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     /// The time that one export may take.
@@ -67,14 +69,19 @@ pub(super) fn otlp(layers: &mut Layers<'_>) -> Otlp {
     let traces = settings_of_traces(layers, traces).filter(|_| exports_traces);
     let interval = Duration::from_millis(layers.count("OTEL_METRIC_EXPORT_INTERVAL", None, 60_000));
     let metrics = metrics.filter(|_| exports_metrics).map(|endpoint| OtlpMetrics { endpoint, interval });
-    Otlp { traces, metrics, headers, timeout, resource }
+    let logs = base.as_deref().filter(|_| !is_off).and_then(|base| joined(base, "v1/logs").parse().ok());
+    Otlp { traces, metrics, logs, headers, timeout, resource }
 }
 
 /// Returns the address of one signal: its own, or the common address with the path of the signal.
 fn endpoint(layers: &mut Layers<'_>, name: &str, (base, path): (Option<&str>, &str)) -> Option<Uri> {
     let own = layers.optional(name, None);
-    let joined = base.map(|base| format!("{}/{path}", base.trim_end_matches('/')));
-    own.or(joined)?.parse().ok()
+    let common = base.map(|base| joined(base, path));
+    own.or(common)?.parse().ok()
+}
+
+fn joined(base: &str, path: &str) -> String {
+    format!("{}/{path}", base.trim_end_matches('/'))
 }
 
 /// Returns true unless a signal is switched off.
