@@ -70,7 +70,7 @@ async fn a_class_without_a_price_is_named_in_the_record_and_the_export() {
     let text = String::from_utf8(export.body.to_vec()).unwrap();
     let (head, line) = text.trim_end().split_once("\r\n").unwrap();
     assert!(
-        head.ends_with(",unpriced,message,order,chosen_by") && line.ends_with(",audio_input,,,"),
+        head.ends_with(",unpriced,message,order,chosen_by,queue_us") && line.ends_with(",audio_input,,,,"),
         "{text}"
     );
 

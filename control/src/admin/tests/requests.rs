@@ -178,9 +178,9 @@ fn details_are_shown_and_a_record_of_an_earlier_release_lacks_them() {
     let rested = json!({"provider": "a", "model": "m", "result": "circuit_open", "circuit_wait_ms": 18_000});
     assert_eq!(shown["trace"], json!([rested, step]));
     let table = exported(&gateway, "format=csv");
-    let ends: Vec<bool> = table.lines().map(|line| line.ends_with(",least_busy,session")).collect();
+    let ends: Vec<bool> = table.lines().map(|line| line.ends_with(",least_busy,session,")).collect();
     assert_eq!(ends, [false, true, false, false, false], "{table}");
-    assert!(table.lines().next().unwrap().ends_with(",order,chosen_by"));
+    assert!(table.lines().next().unwrap().ends_with(",order,chosen_by,queue_us"));
     let earlier = gateway.get("/admin/api/requests/req-2");
     assert_eq!((&earlier["cancelled_by"], &earlier["attempts"]), (&json!("client"), &json!(0)));
     let lacking =

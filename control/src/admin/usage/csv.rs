@@ -11,7 +11,7 @@ use super::export::ChargedExchange;
 use crate::admin::csv::cell;
 use crate::common::money::MicroUsd;
 use crate::db::names::OwnerNames;
-use crate::usage::requests::attempts::AttemptSummary;
+use crate::usage::requests::attempts::{AttemptSummary, queue_us};
 use crate::usage::requests::{cancelled_by, protocol};
 
 /// Writes the header line.
@@ -100,6 +100,7 @@ fn details(out: &mut Vec<u8>, record: &Record<'_>, trace: Trace<'_>) {
     let choice = record.choice.and_then(TargetChoice::of_code);
     value(out, choice.map(|choice| choice.order.name()));
     value(out, choice.map(|choice| choice.chosen_by.name()));
+    value(out, queue_us(trace));
 }
 
 fn value(out: &mut Vec<u8>, value: Option<impl Display>) {
@@ -136,7 +137,7 @@ const COLUMNS: &str = "request_id,started_at,started_at_ms,duration_us,operation
      cache_write_1h_tokens,audio_input_tokens,audio_output_tokens,image_input_tokens,image_output_tokens,characters,\
      audio_ms,video_ms,images,searches,tool_calls,tier,picture,tags,end_user,lost_micro_usd,vendor_cost_micro_usd,\
      upstream_id,protocol,attempts,passed_over,failed_over,client,session,adapted,dropped,refused_by,finish,cancelled_by,\
-     bytes_in,bytes_out,gateway_us,silence_us_max,unpriced,message,order,chosen_by";
+     bytes_in,bytes_out,gateway_us,silence_us_max,unpriced,message,order,chosen_by,queue_us";
 
 const CHARGED: &str = ",amount,currency";
 
