@@ -27,6 +27,7 @@ mod cache_marks;
 mod cancel;
 mod capture;
 mod catalog;
+mod cheapest;
 mod circuits;
 mod claude_code;
 mod clouds;

@@ -40,6 +40,14 @@ impl Example {
     fn at(self, prices: Value) -> Self {
         Self { prices: Some(prices), ..self }
     }
+
+    /// Returns the model in the format of the configuration.
+    fn declared(&self) -> Value {
+        match &self.prices {
+            Some(prices) => json!({"id": self.model, "prices": prices}),
+            None => json!({"id": self.model}),
+        }
+    }
 }
 
 /// Runs the examples over one gateway, each at a separate provider with these members, and fails if a record differs.
@@ -51,10 +59,7 @@ async fn assert_bills(setup: Setup, members: &Value, examples: &[Example]) {
         let mut provider = members.clone();
         let is_bedrock = provider["type"] == "bedrock";
         provider["base_url"] = json!(if is_bedrock { base.trim_end_matches("/v1") } else { &base });
-        provider["models"] = match &example.prices {
-            Some(prices) => json!([{"id": example.model, "prices": prices}]),
-            None => json!([example.model]),
-        };
+        provider["models"] = json!([example.declared()]);
         providers[format!("p{index}")] = provider;
     }
     let policies = json!({"defaults": {"retry_max_attempts": 1, "circuit_failure_threshold": 0}});
@@ -141,12 +146,11 @@ async fn deepseek_bills_of_other_hours_and_times_are_those_published() {
     assert_bills(setup, &registered("deepseek"), &examples).await;
 }
 
-#[tokio::test]
-async fn mistral_bills_are_those_published() {
+fn mistral() -> Vec<Example> {
     let usage = |input, output| json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output});
     let cached = json!({"prompt_tokens": 1_013, "completion_tokens": 30, "total_tokens": 1_043,
         "prompt_tokens_details": {"cached_tokens": 1_008}});
-    let examples = [
+    vec![
         // The usage is from docs.mistral.ai/studio-api/conversations/advanced/prompt-caching, the amount from
         // pydantic/genai-prices:tests/test_extract_usage.py: $0.0000979.
         Example::chat(
@@ -182,15 +186,18 @@ async fn mistral_bills_are_those_published() {
             2_000_000_000,
         )
         .at(json!({"input": 1, "output": 2})),
-    ];
-    assert_bills(setup(), &registered("mistral"), &examples).await;
+    ]
+}
+
+#[tokio::test]
+async fn mistral_bills_are_those_published() {
+    assert_bills(setup(), &registered("mistral"), &mistral()).await;
 }
 
 /// Cohere's Compatibility API reports usage in OpenAI's format.
-#[tokio::test]
-async fn cohere_bills_are_those_published() {
+fn cohere() -> Vec<Example> {
     let usage = |input, output| json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output});
-    let examples = [
+    vec![
         // pydantic/genai-prices:tests/test_extract_usage.py, 13 and 8 billed units: $0.0001125.
         Example::chat("command-r-plus-08-2024", &usage(13, 8), json!({"input": 13, "output": 8}), 112_500),
         // Cohere itself, without the amount: the billed units of docs.cohere.com/docs/how-does-cohere-pricing-work, at
@@ -201,19 +208,22 @@ async fn cohere_bills_are_those_published() {
             json!({"input": 6_772, "output": 248}),
             1_164_600,
         ),
-    ];
-    assert_bills(setup(), &registered("cohere"), &examples).await;
+    ]
 }
 
 #[tokio::test]
-async fn moonshot_bills_are_those_published() {
+async fn cohere_bills_are_those_published() {
+    assert_bills(setup(), &registered("cohere"), &cohere()).await;
+}
+
+fn moonshot() -> Vec<Example> {
     let usage = json!({"prompt_tokens": 90, "completion_tokens": 10, "total_tokens": 100});
     let cached = json!({"prompt_tokens": 1_000, "completion_tokens": 500, "total_tokens": 1_500,
         "prompt_tokens_details": {"cached_tokens": 400}});
     let written = json!({"prompt_tokens": 3_000_000, "completion_tokens": 1_000_000, "total_tokens": 4_000_000,
         "prompt_tokens_details": {"cached_tokens": 1_000_000, "cache_write_tokens": 1_000_000},
         "reasoning_tokens": 500_000});
-    let examples = [
+    vec![
         // https://github.com/BerriAI/litellm/pull/37552, a live answer of Moonshot: $0.00042.
         Example::chat("kimi-k3", &usage, json!({"input": 90, "output": 10}), 420_000),
         // promptfoo/promptfoo:test/providers/moonshot.test.ts: $0.002634 at the prices of kimi-k2.6.
@@ -231,16 +241,19 @@ async fn moonshot_bills_are_those_published() {
                 "reasoning": 500_000}),
             21_300_000_000,
         ),
-    ];
-    assert_bills(setup(), &registered("moonshot"), &examples).await;
+    ]
 }
 
 #[tokio::test]
-async fn zai_bills_are_those_published() {
+async fn moonshot_bills_are_those_published() {
+    assert_bills(setup(), &registered("moonshot"), &moonshot()).await;
+}
+
+fn zai() -> Vec<Example> {
     let usage = |input, output| json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output});
     let reasoned = json!({"prompt_tokens": 20, "completion_tokens": 67, "total_tokens": 87,
         "prompt_tokens_details": {"cached_tokens": 0}, "completion_tokens_details": {"reasoning_tokens": 58}});
-    let examples = [
+    vec![
         // pydantic/genai-prices:tests/dataset/usages.json, a recorded answer: $0.000028 and $0.0002948.
         Example::chat("glm-5.2", &reasoned, json!({"input": 20, "output": 9, "reasoning": 58}), 322_800),
         // https://github.com/BerriAI/litellm/pull/29840: $0.003600.
@@ -252,12 +265,15 @@ async fn zai_bills_are_those_published() {
             json!({"input": 1_000_000, "output": 1_000_000}),
             2_800_000_000,
         ),
-    ];
-    assert_bills(setup(), &registered("zai"), &examples).await;
+    ]
 }
 
 #[tokio::test]
-async fn bedrock_bills_are_those_published() {
+async fn zai_bills_are_those_published() {
+    assert_bills(setup(), &registered("zai"), &zai()).await;
+}
+
+fn bedrock() -> Vec<Example> {
     let usage =
         |input, output| json!({"inputTokens": input, "outputTokens": output, "totalTokens": input + output});
     let hour = json!({"inputTokens": 14, "outputTokens": 4, "totalTokens": 8_869, "cacheReadInputTokens": 0,
@@ -267,7 +283,7 @@ async fn bedrock_bills_are_those_published() {
         "cacheDetails": [{"ttl": "1h", "inputTokens": 40}, {"ttl": "5m", "inputTokens": 60}]});
     let read = json!({"inputTokens": 1_000, "outputTokens": 0, "totalTokens": 11_000,
         "cacheReadInputTokens": 10_000, "cacheWriteInputTokens": 0});
-    let examples = [
+    vec![
         // AWS itself, awslabs/generative-ai-cdk-constructs:src/patterns/gen-ai/aws-qa-appsync-opensearch/README.md:
         // $0.05472 for 2K and 1K tokens at $0.01102 and $0.03268 per thousand.
         Example::converse(
@@ -307,9 +323,32 @@ async fn bedrock_bills_are_those_published() {
             json!({"input": 1_000, "cache_read": 10_000}),
             210_000,
         ),
+    ]
+}
+
+/// Returns the members of a provider on Bedrock.
+fn on_bedrock() -> Value {
+    json!({"type": "bedrock", "region": "us-east-1", "api_key": "AKIDEXAMPLE:secret/of+aws"})
+}
+
+#[tokio::test]
+async fn bedrock_bills_are_those_published() {
+    assert_bills(setup(), &on_bedrock(), &bedrock()).await;
+}
+
+/// Returns the models of the published bills whose prices do not depend on the hour, with the members of their provider.
+pub(crate) fn models_of_published_bills() -> Vec<(Value, Value)> {
+    let of_vendors = [
+        (registered("mistral"), mistral()),
+        (registered("cohere"), cohere()),
+        (registered("moonshot"), moonshot()),
+        (registered("zai"), zai()),
+        (on_bedrock(), bedrock()),
     ];
-    let members = json!({"type": "bedrock", "region": "us-east-1", "api_key": "AKIDEXAMPLE:secret/of+aws"});
-    assert_bills(setup(), &members, &examples).await;
+    let models = of_vendors.into_iter().flat_map(|(members, examples)| {
+        examples.into_iter().map(move |example| (members.clone(), example.declared()))
+    });
+    models.collect()
 }
 
 /// aifreeapi.com/es/posts/veo-3-1-api-rate-limit: $4.80 for 8 seconds of Veo 3.1 in 4K. The other rows are unit prices of
