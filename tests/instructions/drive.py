@@ -1,7 +1,8 @@
 """Counts instructions and allocations of the native path under callgrind, and compares them with bounds.json.
 
-With --orders it prints the same figures of whole requests through an endpoint of each order instead, and compares nothing. With
---postgres it compares whole requests of a key with a hard limit, with the state in files and in a PostgreSQL.
+With --orders it prints the same figures of whole requests through an endpoint of each order, and by a further name of one, exact and
+by a pattern, instead, and compares nothing. With --only it prints those of some selectors. With --postgres it compares whole requests
+of a key with a hard limit, with the state in files and in a PostgreSQL.
 """
 
 import argparse
@@ -29,12 +30,20 @@ from postgres import Postgres  # noqa: E402
 
 KEY = "administrator-key-of-the-instruction-counts"
 CONFIG = 'providers:\n  up: {{type: compatible, base_url: "{url}", api_key: k, models: [m]}}\n'
-# Two targets behind an endpoint of each order.
+# Two targets behind an endpoint of each order: with prices for `cheapest`, which compares nothing without them.
 ORDERS = ["listed", "weighted", "least_busy", "fastest", "cheapest"]
-CONFIG += '  other: {{type: compatible, base_url: "{url}", api_key: k, models: [m]}}\nendpoints:\n'
-CONFIG += "".join(
-    f"  {order}: {{{{order: {order}, failover: [{{{{provider: up, model: m}}}}, {{{{provider: other, model: m}}}}]}}}}\n" for order in ORDERS
-)
+TARGETS = {order: ["up", "other"] for order in ORDERS} | {"cheapest": ["dear", "cheap"]}
+CONFIG += '  other: {{type: compatible, base_url: "{url}", api_key: k, models: [m]}}\n'
+for provider, price in [("dear", 2), ("cheap", 1)]:
+    models = f"[{{{{id: m, prices: {{{{input: {price}, cached_input: 0.1, output: 8}}}}}}}}]"
+    CONFIG += f'  {provider}: {{{{type: compatible, base_url: "{{url}}", api_key: k, models: {models}}}}}\n'
+CONFIG += "endpoints:\n"
+# Two names that are as long, one of which a pattern finds.
+NAMES = ["known-a", "known-b"]
+for order, (first, second) in TARGETS.items():
+    targets = f"[{{{{provider: {first}, model: m}}}}, {{{{provider: {second}, model: m}}}}]"
+    also = f"[{NAMES[0]}, 'known-*']" if order == "listed" else "[]"
+    CONFIG += f"  {order}: {{{{order: {order}, also: {also}, failover: {targets}}}}}\n"
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 WHOLE = {
     "id": "chatcmpl-1",
@@ -207,9 +216,12 @@ class Profile:
                 self.serves += calls if "dataplane::exchange" in callee else 0
 
 
-def print_orders(binary, url):
+def print_orders(binary, url, only):
     """Prints what whole requests through an endpoint of each order cost, without and with a session."""
-    for model, session in [("up/m", None)] + [(order, session) for order in ORDERS for session in [None, "conversation-7"]]:
+    targets = [(name, None) for name in ["up/m", "cheap/m", *NAMES]]
+    for model, session in targets + [(order, session) for order in ORDERS for session in [None, "conversation-7"]]:
+        if only and model not in only:
+            continue
         few, many = (profile(binary, url, requests, 0, model=model, session=session) for requests in [FEW, MANY])
         of = lambda name: round((getattr(many, name) - getattr(few, name)) / (MANY - FEW), 1)
         print(f"figure {model}, session {session}: {of('instructions')} instructions, {of('allocations')} allocations", flush=True)
@@ -237,13 +249,14 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--gateway", required=True)
     parser.add_argument("--orders", action="store_true")
+    parser.add_argument("--only", nargs="*", metavar="SELECTOR")
     parser.add_argument("--postgres", action="store_true")
     options = parser.parse_args()
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Upstream)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/v1"
     if options.orders:
-        return print_orders(options.gateway, url)
+        return print_orders(options.gateway, url, options.only)
     if options.postgres:
         sys.exit(0 if compare_postgres(options.gateway, url) else 1)
     bounds, checks, figures = json.loads((HERE / "bounds.json").read_text()), Checks(), collections.OrderedDict()
