@@ -140,6 +140,28 @@ async fn what_settings_change_is_recorded_and_explained_without_values() {
     }
 }
 
+/// Sends the mask of a header back, to a model that has it and to another one.
+async fn headers_that_are_shown_are_kept_or_refused(admin: &Admin, made: &Value) {
+    let mut models = made["models"].clone();
+    let unknown = json!([{"id": "m", "headers": {"x-own": "••••"}}]);
+    for (method, path, body) in [
+        ("PATCH", "providers/up", json!({"models": unknown})),
+        (
+            "POST",
+            "providers",
+            json!({"id": "other", "type": "compatible", "base_url": made["base_url"], "models": unknown}),
+        ),
+    ] {
+        let refused = admin.call(method, path, body).await;
+        let param = refused.json()["error"]["param"].clone();
+        assert_eq!((refused.status, param), (400, json!("models[0].headers.x-own")), "{refused:?}");
+        assert!(refused.json().to_string().contains("is the placeholder of a secret"), "{refused:?}");
+    }
+    // A change of another model sends the list as it was shown.
+    models[0] = json!({"id": "m", "vision": true});
+    admin.done("PATCH", "providers/up", json!({"models": models})).await;
+}
+
 #[tokio::test]
 async fn the_api_stores_members_and_refuses_what_cannot_be_changed() {
     let upstream = Upstream::start().await;
@@ -151,7 +173,9 @@ async fn the_api_stores_members_and_refuses_what_cannot_be_changed() {
     let provider = json!({"id": "up", "type": "compatible", "base_url": upstream.base_url().to_string(), "api_key": "k",
         "models": ["m", own], "body": written});
     let made = admin.done("POST", "providers", provider).await;
-    assert_eq!((&made["body"], &made["models"][1]), (&written, &own), "{made}");
+    let shown = json!({"id": "own", "headers": {"x-own": "••••"}, "body": {"defaults": {"seed": 7}}});
+    assert_eq!((&made["body"], &made["models"][1]), (&written, &shown), "{made}");
+    headers_that_are_shown_are_kept_or_refused(&admin, &made).await;
     assert_eq!(gateway.client().chat(chat::request("up/own")).await.status, 200);
     let sent = upstream.requests()[0].clone();
     assert_eq!((&sent.json()["user"], &sent.json()["seed"]), (&json!(SECRET), &json!(7)));

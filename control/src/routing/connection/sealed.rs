@@ -1,5 +1,7 @@
 //! Splits the written settings of a provider instance into visible settings and sealed secrets, and joins them again.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use shared::id::CredentialNumber;
@@ -36,19 +38,16 @@ pub(crate) fn seal_written(
         }
         None => single.map(str::to_owned),
     };
-    let mut sealed_headers = None;
-    if let Some(Value::Object(headers)) = settings.get_mut(HEADERS)
-        && !headers.is_empty()
-    {
-        let plain = serde_json::to_vec(headers).map_err(|_| SealError)?;
-        sealed_headers = Some(keys.seal(&place("headers", id), &plain)?);
-        headers.values_mut().for_each(mask);
-    }
+    let headers = WrittenHeaders::take(&mut settings);
+    let sealed_headers = headers.map(|headers| {
+        let plain = serde_json::to_vec(&headers).map_err(|_| SealError)?;
+        keys.seal(&place("headers", id), &plain)
+    });
     Ok(SealedParts {
         settings: Value::Object(settings).to_string(),
         credential: credential.map(|key| keys.seal(&place("credential", id), key.as_bytes())).transpose()?,
         credential_hint: single.filter(|_| several.is_none()).and_then(key_hint),
-        headers: sealed_headers,
+        headers: sealed_headers.transpose()?,
     })
 }
 
@@ -57,8 +56,8 @@ pub(crate) fn open_written(keys: &VaultKeys, row: &ProviderRow) -> Result<Writte
     let mut written: Map<String, Value> = serde_json::from_str(&row.settings).map_err(|_| SealError)?;
     if let Some(sealed) = &row.headers {
         let plain = keys.open(&place("headers", &row.id), sealed)?;
-        let headers = serde_json::from_slice(plain.expose()).map_err(|_| SealError)?;
-        written.insert(HEADERS.to_owned(), headers);
+        let headers: WrittenHeaders = serde_json::from_slice(plain.expose()).map_err(|_| SealError)?;
+        headers.put_into(&mut written);
     }
     if let Some(sealed) = &row.credential {
         let plain = keys.open(&place("credential", &row.id), sealed)?;
@@ -80,6 +79,65 @@ fn mask(value: &mut Value) {
     if !value.as_str().is_some_and(|text| is_reference(text.trim())) {
         *value = Value::String(DOTS.to_owned());
     }
+}
+
+/// The headers of a provider instance and of its models, as their sealed column contains them.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum WrittenHeaders {
+    /// No model has headers. The values are texts, which distinguishes the forms.
+    Own(BTreeMap<String, String>),
+    /// Those of models by the ID of the model.
+    OfModels { own: BTreeMap<String, String>, models: BTreeMap<String, BTreeMap<String, String>> },
+}
+
+impl WrittenHeaders {
+    /// Takes the headers out of `settings`, where it leaves dots; `None` if there are none.
+    fn take(settings: &mut Map<String, Value>) -> Option<Self> {
+        let own = taken(settings);
+        let models = settings.get_mut(MODELS).and_then(Value::as_array_mut).into_iter().flatten();
+        let models: BTreeMap<_, _> = models
+            .filter_map(|model| {
+                let model = model.as_object_mut()?;
+                let id = model.get(ID)?.as_str()?.to_owned();
+                Some((id, taken(model))).filter(|(_, headers)| !headers.is_empty())
+            })
+            .collect();
+        match (own.is_empty(), models.is_empty()) {
+            (true, true) => None,
+            (false, true) => Some(Self::Own(own)),
+            (_, false) => Some(Self::OfModels { own, models }),
+        }
+    }
+
+    fn put_into(self, settings: &mut Map<String, Value>) {
+        let (own, mut of_models) = match self {
+            Self::Own(own) => (own, BTreeMap::new()),
+            Self::OfModels { own, models } => (own, models),
+        };
+        if !own.is_empty() {
+            settings.insert(HEADERS.to_owned(), own.into_iter().collect());
+        }
+        let models = settings.get_mut(MODELS).and_then(Value::as_array_mut).into_iter().flatten();
+        for model in models.filter_map(Value::as_object_mut) {
+            let headers = model.get(ID).and_then(Value::as_str).and_then(|id| of_models.remove(id));
+            if let Some(headers) = headers {
+                model.insert(HEADERS.to_owned(), headers.into_iter().collect());
+            }
+        }
+    }
+}
+
+/// Returns the headers of a provider instance or a model, whose values dots replace unless they are references.
+fn taken(settings: &mut Map<String, Value>) -> BTreeMap<String, String> {
+    let headers = settings.get_mut(HEADERS).and_then(Value::as_object_mut).into_iter().flatten();
+    headers
+        .map(|(name, value)| {
+            let text = value.as_str().unwrap_or_default().to_owned();
+            mask(value);
+            (name.clone(), text)
+        })
+        .collect()
 }
 
 /// One of several keys, as its provider's credential contains it.
@@ -121,3 +179,5 @@ fn written_keys(written: &Value) -> Option<Vec<WrittenKey>> {
 }
 
 const HEADERS: &str = "headers";
+const MODELS: &str = "models";
+const ID: &str = "id";

@@ -64,6 +64,25 @@ fn a_sealed_value_opens_only_in_its_own_row_and_column() {
 }
 
 #[test]
+fn headers_of_models_are_sealed_with_those_of_the_provider() {
+    let (_, keys) = store();
+    let own = json!({"X-Own": "own-secret", "models": "a-name"});
+    let models = json!([{"id": "a", "headers": {"X-A": "secret-of-a", "X-B": "${ENV:B}"}}, "b", {"id": "c"}]);
+    for value in [
+        json!({"type": "openai", "headers": own.clone(), "models": models.clone()}),
+        json!({"type": "openai", "models": models}),
+        json!({"type": "openai", "headers": own, "models": ["a"]}),
+        json!({"type": "openai", "models": ["a"]}),
+    ] {
+        let row = row(&keys, "own", 1, value.clone());
+        assert!(!row.settings.contains("secret"), "{}", row.settings);
+        assert_eq!(row.settings.contains("${ENV:B}"), value.to_string().contains("ENV"), "{}", row.settings);
+        assert_eq!(row.headers.is_some(), value.to_string().contains("headers"));
+        assert_eq!(open_written(&keys, &row).unwrap(), written(value));
+    }
+}
+
+#[test]
 fn several_keys_are_sealed_together_and_shown_by_their_hints() {
     let (_, keys) = store();
     let listed = json!([{"id": "c1", "key": "sk-a-long-credential-0042"}, {"id": "c4", "key": "${ENV:B}"}]);

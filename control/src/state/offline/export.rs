@@ -89,15 +89,24 @@ impl Export {
             let key = reference.unwrap_or_else(|| self.variable(&[id, "API_KEY"]));
             settings.insert("api_key".to_owned(), Value::String(key));
         }
-        if let Some(Value::Object(headers)) = settings.get_mut("headers") {
-            for (name, value) in headers.iter_mut().filter(|(_, value)| *value == DOTS) {
-                *value = Value::String(self.variable(&[id, name]));
-            }
+        self.name_headers(&mut settings, &[id]);
+        let models = settings.get_mut("models").and_then(Value::as_array_mut).into_iter().flatten();
+        for model in models.filter_map(Value::as_object_mut) {
+            let of_model = model.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
+            self.name_headers(model, &[id, &of_model]);
         }
         if row.auth == "oauth" {
             self.omitted.push(format!("the sign-in of provider {id}: sign in to it again"));
         }
         self.providers.insert(id.clone(), Value::Object(settings));
+    }
+
+    /// Replaces the dots of sealed headers by variables, whose names begin with `above`.
+    fn name_headers(&mut self, settings: &mut Map<String, Value>, above: &[&str]) {
+        let headers = settings.get_mut("headers").and_then(Value::as_object_mut).into_iter().flatten();
+        for (name, value) in headers.filter(|(_, value)| *value == DOTS) {
+            *value = Value::String(self.variable(&[above, &[name]].concat()));
+        }
     }
 
     /// Adds an endpoint with the targets whose provider the file declares.

@@ -15,6 +15,7 @@ use super::model::{ConnectionAuth, Provider};
 use super::provider::{ProviderReader, WrittenIn, key};
 use super::raw;
 use super::schema;
+use super::yaml::YamlStep;
 
 /// A provider instance in the shape of an entry of the file's `providers`, secrets included.
 #[derive(Clone, Default, PartialEq)]
@@ -27,15 +28,42 @@ impl fmt::Debug for WrittenProvider {
 }
 
 impl WrittenProvider {
-    /// Applies `patch`: null removes a field, maps are merged, all other values are replaced (RFC 7396).
-    pub(crate) fn merge(&mut self, patch: Self) {
+    /// Applies `patch`: null removes a field, maps are merged, all other values are replaced (RFC 7396). The mask of a model's
+    /// header keeps its value, because the list of models is replaced as a whole.
+    pub(crate) fn merge(&mut self, mut patch: Self) {
+        patch.keep_headers_of_models(self);
         merge(&mut self.0, patch.0);
     }
 
-    /// Returns the headers whose value is the mask that responses show in place of a secret.
-    fn masked_headers(&self) -> impl Iterator<Item = &str> {
-        let headers = self.0.get("headers").and_then(Value::as_object).into_iter().flatten();
-        headers.filter(|(_, value)| *value == DOTS).map(|(name, _)| name.as_str())
+    fn keep_headers_of_models(&mut self, before: &Self) {
+        for model in self.0.get_mut("models").and_then(Value::as_array_mut).into_iter().flatten() {
+            let Some(earlier) = model.get("id").and_then(|id| before.headers_of_model(id)) else { continue };
+            let headers = model.get_mut("headers").and_then(Value::as_object_mut).into_iter().flatten();
+            for (name, value) in headers.filter(|(_, value)| *value == DOTS) {
+                let kept = earlier.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+                if let Some((_, kept)) = kept {
+                    *value = kept.clone();
+                }
+            }
+        }
+    }
+
+    fn headers_of_model(&self, id: &Value) -> Option<&Map<String, Value>> {
+        let mut models = self.0.get("models")?.as_array()?.iter();
+        models.find(|model| model.get("id") == Some(id))?.get("headers")?.as_object()
+    }
+
+    /// Returns the paths of the headers, also of models, whose value is the mask that responses show in place of a secret.
+    fn masked_headers(&self) -> impl Iterator<Item = Vec<YamlStep>> {
+        let models = self.0.get("models").and_then(Value::as_array).into_iter().flatten().enumerate();
+        let of_models = models.filter_map(|(place, model)| {
+            Some((vec![key("models"), YamlStep::Item(place)], model.as_object()?))
+        });
+        std::iter::once((Vec::new(), &self.0)).chain(of_models).flat_map(|(above, settings)| {
+            let headers = settings.get("headers").and_then(Value::as_object).into_iter().flatten();
+            let masked = headers.filter(|(_, value)| *value == DOTS);
+            masked.map(move |(name, _)| [&above[..], &[key("headers"), key(name)]].concat())
+        })
     }
 
     /// Removes null fields, which count as left out.
@@ -79,7 +107,7 @@ pub(crate) fn provider_of(
     let mut tree = Value::Object(written.0.clone());
     for header in written.masked_headers() {
         let message = "is the placeholder of a secret; send the secret, or omit this header";
-        notes.add(&[&place[..], &[key("headers"), key(header)]].concat(), message);
+        notes.add(&[&place[..], &header].concat(), message);
     }
     let faults = schema::check_provider(&tree);
     notes.take_out(&mut tree, &place, faults);

@@ -177,6 +177,15 @@ fn a_patch_replaces_named_members_and_null_removes_them() {
 }
 
 #[test]
+fn a_patch_keeps_the_headers_of_models_that_it_repeats_as_they_are_shown() {
+    let mut before = written(json!({"models": [{"id": "a", "headers": {"X-A": "1", "X-B": "2"}}, "b"]}));
+    let patch = json!({"models": [{"id": "a", "vision": true, "headers": {"x-a": DOTS}}, {"id": "b", "headers": {"x": DOTS}}]});
+    before.merge(written(patch));
+    let want = json!({"models": [{"id": "a", "vision": true, "headers": {"x-a": "1"}}, {"id": "b", "headers": {"x": DOTS}}]});
+    assert_eq!(Value::Object(before.0), want, "the mask of an unknown header stays, and is a fault");
+}
+
+#[test]
 fn a_shown_provider_can_be_written_back_unchanged() {
     let value = json!({
         "registry_id": "groq", "api_key": "sk-secret", "timeout": 1.5, "headers": {"X-A": "secret"},
