@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::support::admin::Admin;
 use crate::support::gateway::Setup;
 use crate::support::small_disk::SmallDisk;
+use crate::support::tls_upstream::ClientAuthority;
 use crate::support::vendor::{Browser, Connected, Vendor, setup};
 use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, clock, skipped, wait};
 
@@ -261,6 +262,48 @@ async fn a_rejected_credential_raises_an_alert_until_it_is_accepted() {
         (client.chat(chat::request("m")).await.status == 200).then_some(())
     })
     .await;
+    watched.resolved().await;
+}
+
+/// The client certificate of one provider ends in 10 days, that of the other in 30.
+#[tokio::test]
+async fn a_client_certificate_that_expires_raises_an_alert_until_a_renewed_one_is_read() {
+    let (folder, clients) = (tempfile::tempdir().unwrap(), ClientAuthority::new());
+    let tls = |name: &str, days: u64| {
+        format!("tls:\n{}", clients.issue_for_days("a.test", days).write(folder.path(), name))
+    };
+    let yaml = Yaml::new().provider_with("soon", "https://localhost:9/v1", &tls("soon", 10)).provider_with(
+        "later",
+        "https://localhost:9/v1",
+        &tls("later", 30),
+    );
+    let watched = Watched::of(Gateway::start(&yaml).await, "certificate_expiring").await;
+    let alert = watched.opened().await;
+    assert_eq!(alert["object"], "soon");
+    assert!((9.9..=10.0).contains(&figure(&alert, "left_days")), "{alert}");
+    let end = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(10 * 24);
+    let text = alert["text"].as_str().unwrap();
+    let want = format!("Its client certificate (tls.certificate) expires at {}", end.strftime("%Y-%m-%dT"));
+    assert!(text.starts_with(&want) && text.contains("in 10.0 days"), "{text}, not {want}");
+    clients.issue_for_days("a.test", 40).write(folder.path(), "soon");
+    watched.resolved().await;
+}
+
+/// The last authority of a bundle counts, so that a successor beside the former one ends the alert.
+#[tokio::test]
+async fn an_authority_that_expires_raises_an_alert_until_its_successor_is_trusted() {
+    let clients = ClientAuthority::new();
+    let [old, new] = [3, 400].map(|days| clients.issue_for_days("authority.test", days).certificate);
+    let watched = Watched::of(Gateway::start(&Yaml::new()).await, "certificate_expiring").await;
+    let provider = json!({"id": "inside", "type": "compatible", "base_url": "https://localhost:9/v1",
+        "api_key": "k", "models": ["m"], "tls": {"ca": old}});
+    watched.admin().done("POST", "providers", provider).await;
+    let alert = watched.opened().await;
+    assert_eq!(alert["object"], "inside");
+    let text = alert["text"].as_str().unwrap();
+    assert!(text.starts_with("The certificate of its authority (tls.ca) expires at "), "{text}");
+    let both = json!({"tls": {"ca": format!("{old}{new}")}});
+    watched.admin().done("PATCH", "providers/inside", both).await;
     watched.resolved().await;
 }
 

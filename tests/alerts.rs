@@ -177,7 +177,7 @@ async fn rules_are_checked_scoped_and_deleted() {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
     let admin = Admin(gateway.client());
     let rules = admin.done("GET", "alert-rules", Value::Null).await;
-    assert_eq!(rules["data"].as_array().unwrap().len(), 15, "one rule for each kind");
+    assert_eq!(rules["data"].as_array().unwrap().len(), 16, "one rule for each kind");
     for (body, param) in [
         (json!({"name": "x", "kind": "quota_warning"}), "threshold"),
         (json!({"name": "x", "kind": "quota_warning", "threshold": 101}), "threshold"),

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::admin::Admin;
 use crate::support::gateway::Setup;
+use crate::support::tls_upstream::ClientAuthority;
 use crate::support::{Gateway, Yaml, clock, skipped, wait};
 
 /// Base64 of 32 other bytes.
@@ -128,6 +129,11 @@ async fn faults_of_the_environment_name_the_variable_and_its_repair() {
     assert!(fault["subject"] == "configuration" && repair(&fault).contains("llmgw config check"));
     let tls = setup().env("LLMGW_TLS_CERT_FILE", "/nowhere.pem").env("LLMGW_TLS_KEY_FILE", "/nowhere.key");
     finding(&examine(&tls).await, "fault", "/nowhere.pem");
+    let (folder, clients) = (tempfile::tempdir().unwrap(), ClientAuthority::new());
+    let ending = clients.issue_for_days("a.test", 13).write(folder.path(), "ending");
+    let yaml = Yaml::new().provider_with("up", "https://localhost:9/v1", &format!("tls:\n{ending}"));
+    let ending = examine(&Setup::new(&yaml)).await;
+    finding(&ending, "warning", "providers.up: tls.certificate: certificate 1 expires at ");
     let file = setup();
     std::fs::write(file.state(), "x").unwrap();
     finding(&examine(&file).await, "fault", "is not a directory");

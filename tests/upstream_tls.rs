@@ -253,6 +253,12 @@ async fn what_is_wrong_with_a_certificate_is_found_before_the_start() {
         check("https://localhost/v1", format!("{{certificate: {certificate}, key: {key}}}"), 0).await;
     let want = "providers.up: tls.certificate: certificate 1 expired at 2020-01-01T00:00:00Z; renew it";
     assert!(printed.contains(want), "{printed}");
+    for (days, is_soon) in [(13, true), (15, false)] {
+        let ca = file("ending", &clients.issue_for_days("a.test", days).certificate);
+        let printed = check("https://localhost/v1", format!("{{ca: {ca}}}"), 0).await;
+        let warned = printed.contains("warning: providers.up: tls.ca: certificate 1 expires at ");
+        assert_eq!(warned, is_soon, "{days} days: {printed}");
+    }
 }
 
 /// Whoever manages providers must not be able to read the tokens of the machine's account.

@@ -58,8 +58,20 @@ pub struct UpstreamTls {
     pub digest: Box<str>,
     /// The settings in the data plane's form.
     pub settings: Arc<dyn Any + Send + Sync>,
-    /// Certificates that are outside their time; each begins with its member of the configuration.
+    /// Certificates that are outside their time or soon will be; each begins with its member of the configuration.
     pub warnings: Vec<String>,
+    /// The times at which the texts end to be of use.
+    pub ends: Vec<CertificateEnd>,
+}
+
+/// The time at which the certificates of a text end to be of use: for `certificate` the first end of the chain, for `ca` the last
+/// one, because a bundle may contain an authority and its successor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CertificateEnd {
+    /// The member of the configuration: `ca` or `certificate`.
+    pub member: &'static str,
+    /// In seconds since the Unix epoch.
+    pub at_seconds: u64,
 }
 
 impl PartialEq for UpstreamTls {

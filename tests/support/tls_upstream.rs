@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -15,6 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::pki_types::CertificateDer;
 use rustls::{HandshakeKind, RootCertStore};
+use shared::clock::unix_ms;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
@@ -53,9 +55,19 @@ impl ClientAuthority {
 
     /// Issues a certificate that is valid until the beginning of `year`.
     pub(crate) fn issue_until(&self, name: &str, year: i32) -> ClientCertificate {
+        self.issued(name, |params| params.not_after = date_time_ymd(year, 1, 1))
+    }
+
+    /// Issues a certificate that is valid for so many days from now on.
+    pub(crate) fn issue_for_days(&self, name: &str, days: u64) -> ClientCertificate {
+        let end = Duration::from_millis(unix_ms()) + Duration::from_secs(days * 24 * 3_600);
+        self.issued(name, |params| params.not_after = date_time_ymd(1_970, 1, 1) + end)
+    }
+
+    fn issued(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> ClientCertificate {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        params.not_after = date_time_ymd(year, 1, 1);
+        change(&mut params);
         let issued = params.signed_by(&key, &self.issuer).unwrap();
         ClientCertificate { certificate: issued.pem(), key: key.serialize_pem(), der: issued.der().clone() }
     }

@@ -73,7 +73,7 @@ export type Alert = {
 };
 
 /** The kind of an alert and of its events (ADM-5). */
-export type AlertKind = "quota_warning" | "quota_exhausted" | "key_expiring" | "provider_down" | "provider_recovered" | "credential_expiring" | "credential_broken" | "spend_anomaly" | "catalog_drift" | "config_reload_failed" | "disk_low" | "backup_failed" | "node_lost" | "node_skew" | "shipping_behind";
+export type AlertKind = "quota_warning" | "quota_exhausted" | "key_expiring" | "provider_down" | "provider_recovered" | "credential_expiring" | "credential_broken" | "certificate_expiring" | "spend_anomaly" | "catalog_drift" | "config_reload_failed" | "disk_low" | "backup_failed" | "node_lost" | "node_skew" | "shipping_behind";
 
 /** One page of a list. */
 export type AlertPage = {
@@ -102,7 +102,7 @@ export type AlertRule = {
   /** The objects that the rule concerns, as alerts name them; null for all. */
   objects: string[] | null;
   severity: Severity;
-  /** Its meaning depends on the kind: per cent of a limit (`quota_warning`), days before the end (`key_expiring`), hours before the end (`credential_expiring`), times the upper bound of usual spending (`spend_anomaly`), per cent of free space (`disk_low`), minutes that usage waits (`shipping_behind`). Null for other kinds. */
+  /** Its meaning depends on the kind: per cent of a limit (`quota_warning`), days before the end (`key_expiring`, `certificate_expiring`), hours before the end (`credential_expiring`), times the upper bound of usual spending (`spend_anomaly`), per cent of free space (`disk_low`), minutes that usage waits (`shipping_behind`). Null for other kinds. */
   threshold: number | null;
   /** In milliseconds since the Unix epoch; 0 for a built-in rule that was never changed. */
   updated_at_ms: number;
@@ -2074,7 +2074,7 @@ export type NewRule = {
   objects?: string[] | null;
   /** `bad` by default. */
   severity?: Severity | null;
-  /** Required for the kinds that have one: per cent of a limit (`quota_warning`), days (`key_expiring`), hours (`credential_expiring`), times the usual spending (`spend_anomaly`), per cent of free space (`disk_low`), minutes (`shipping_behind`). */
+  /** Required for the kinds that have one: per cent of a limit (`quota_warning`), days (`key_expiring`, `certificate_expiring`), hours (`credential_expiring`), times the usual spending (`spend_anomaly`), per cent of free space (`disk_low`), minutes (`shipping_behind`). */
   threshold?: number | null;
 };
 

@@ -133,8 +133,9 @@ struct NewRule {
     /// The objects that the rule concerns, as alerts name them; null for all.
     #[serde(default)]
     objects: Option<Vec<String>>,
-    /// Required for the kinds that have one: per cent of a limit (`quota_warning`), days (`key_expiring`), hours
-    /// (`credential_expiring`), times the usual spending (`spend_anomaly`), per cent of free space (`disk_low`), minutes (`shipping_behind`).
+    /// Required for the kinds that have one: per cent of a limit (`quota_warning`), days (`key_expiring`,
+    /// `certificate_expiring`), hours (`credential_expiring`), times the usual spending (`spend_anomaly`), per cent of free space
+    /// (`disk_low`), minutes (`shipping_behind`).
     #[serde(default)]
     threshold: Option<f64>,
     /// Required for `spend_anomaly`: spending of an hour up to this amount is never an anomaly, in micro-dollars.

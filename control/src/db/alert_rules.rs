@@ -17,6 +17,7 @@ pub(crate) enum AlertKind {
     ProviderRecovered,
     CredentialExpiring,
     CredentialBroken,
+    CertificateExpiring,
     SpendAnomaly,
     CatalogDrift,
     ConfigReloadFailed,
@@ -29,7 +30,7 @@ pub(crate) enum AlertKind {
 
 impl AlertKind {
     /// All kinds with their names.
-    pub(crate) const ALL: [(&'static str, Self); 15] = [
+    pub(crate) const ALL: [(&'static str, Self); 16] = [
         ("quota_warning", Self::QuotaWarning),
         ("quota_exhausted", Self::QuotaExhausted),
         ("key_expiring", Self::KeyExpiring),
@@ -37,6 +38,7 @@ impl AlertKind {
         ("provider_recovered", Self::ProviderRecovered),
         ("credential_expiring", Self::CredentialExpiring),
         ("credential_broken", Self::CredentialBroken),
+        ("certificate_expiring", Self::CertificateExpiring),
         ("spend_anomaly", Self::SpendAnomaly),
         ("catalog_drift", Self::CatalogDrift),
         ("config_reload_failed", Self::ConfigReloadFailed),
@@ -61,6 +63,7 @@ impl AlertKind {
             Self::ProviderRecovered => "Provider works again",
             Self::CredentialExpiring => "Credential expires",
             Self::CredentialBroken => "Credential rejected",
+            Self::CertificateExpiring => "Certificate expires",
             Self::SpendAnomaly => "Unusual spending",
             Self::CatalogDrift => "Model no longer listed",
             Self::ConfigReloadFailed => "Changed configuration is invalid",
@@ -111,9 +114,10 @@ pub(crate) struct AlertRule {
     pub(crate) kind: AlertKind,
     /// The objects that the rule concerns, as alerts name them; null for all.
     pub(crate) objects: Option<Vec<String>>,
-    /// Its meaning depends on the kind: per cent of a limit (`quota_warning`), days before the end (`key_expiring`), hours
-    /// before the end (`credential_expiring`), times the upper bound of usual spending (`spend_anomaly`), per cent of free
-    /// space (`disk_low`), minutes that usage waits (`shipping_behind`). Null for other kinds.
+    /// Its meaning depends on the kind: per cent of a limit (`quota_warning`), days before the end (`key_expiring`,
+    /// `certificate_expiring`), hours before the end (`credential_expiring`), times the upper bound of usual spending
+    /// (`spend_anomaly`), per cent of free space (`disk_low`), minutes that usage waits (`shipping_behind`). Null for other
+    /// kinds.
     pub(crate) threshold: Option<f64>,
     /// For `spend_anomaly`: spending of an hour up to this amount is never an anomaly, in micro-dollars. Null for other
     /// kinds.

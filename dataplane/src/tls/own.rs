@@ -14,7 +14,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, Error, InconsistentKeys, RootCertStore};
 use shared::clock::unix_ms;
-use shared::upstream_tls::{TlsFault, TlsReader, TlsTexts, UpstreamTls};
+use shared::secret::Secret;
+use shared::upstream_tls::{CertificateEnd, TlsFault, TlsReader, TlsTexts, UpstreamTls};
 
 use super::certificates;
 use super::validity::{Validity, validity};
@@ -73,7 +74,7 @@ impl OwnSettings {
         let mut faults = Vec::new();
         let mut kept = |fault| faults.push(fault);
         let verifier = texts.ca.as_ref().map(|pem| verifier(pem.expose(), crypto)).transpose();
-        let verifier = verifier.map_err(|message| kept(TlsFault { member: "ca", message }));
+        let verifier = verifier.map_err(|message| kept(TlsFault { member: CA, message }));
         let identity = texts.identity.as_ref();
         let identity =
             identity.map(|(chain, key)| certified(chain.expose(), key.expose(), crypto)).transpose();
@@ -101,7 +102,7 @@ fn verifier(pem: &str, crypto: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerV
 fn certified(chain: &str, key: &str, crypto: &CryptoProvider) -> Result<CertifiedKey, Vec<TlsFault>> {
     let of = |member, message| TlsFault { member, message };
     let chain = certificates(chain.as_bytes());
-    let chain = chain.map_err(|why| of("certificate", format!("{why}; {WRITE_CERTIFICATES}")));
+    let chain = chain.map_err(|why| of(CERTIFICATE, format!("{why}; {WRITE_CERTIFICATES}")));
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
     let key = key.map_err(|_| of("key", WRITE_KEY.to_owned()));
     let (chain, key) = match (chain, key) {
@@ -110,7 +111,7 @@ fn certified(chain: &str, key: &str, crypto: &CryptoProvider) -> Result<Certifie
     };
     CertifiedKey::from_der(chain, key, crypto).map_err(|error| match error {
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => vec![of("key", OF_ANOTHER.to_owned())],
-        Error::InvalidCertificate(why) => vec![of("certificate", format!("is invalid: {why:?}"))],
+        Error::InvalidCertificate(why) => vec![of(CERTIFICATE, format!("is invalid: {why:?}"))],
         // The texts of rustls contain nothing of the key.
         error => vec![of("key", format!("cannot be used: {error}; use an RSA, ECDSA or Ed25519 key"))],
     })
@@ -149,24 +150,44 @@ impl TlsReader for TlsSettings {
         };
         known.retain(|_, settings| settings.strong_count() > 0);
         known.insert(digest.clone(), Arc::downgrade(&settings));
-        Ok(UpstreamTls { digest, settings, warnings: warnings(texts, unix_ms() / 1_000) })
+        let read = ReadCertificates::of(texts);
+        let (warnings, ends) = (read.warnings(unix_ms() / 1_000), read.ends());
+        Ok(UpstreamTls { digest, settings, warnings, ends })
     }
 }
 
-/// Returns a text for each certificate that is outside its time. `now` is in seconds since the Unix epoch.
-fn warnings(texts: &TlsTexts, now: u64) -> Vec<String> {
-    let certificate = texts.identity.as_ref().map(|(certificate, _)| certificate);
-    let texts = [("ca", texts.ca.as_ref()), ("certificate", certificate)];
-    let each = texts.into_iter().filter_map(|(member, pem)| Some((member, pem?)));
-    each.flat_map(|(member, pem)| {
-        let found = certificates(pem.expose().as_bytes()).unwrap_or_default();
-        let outside = found.iter().enumerate().filter_map(move |(place, certificate)| {
-            let why = outside(certificate, now)?;
-            Some(format!("{member}: certificate {} {why}", place + 1))
+/// The certificates of a provider instance by their member of the configuration.
+struct ReadCertificates([(&'static str, Vec<CertificateDer<'static>>); 2]);
+
+impl ReadCertificates {
+    fn of(texts: &TlsTexts) -> Self {
+        let chain = texts.identity.as_ref().map(|(certificate, _)| certificate);
+        let read = |pem: Option<&Secret<String>>| {
+            pem.and_then(|pem| certificates(pem.expose().as_bytes()).ok()).unwrap_or_default()
+        };
+        Self([(CA, read(texts.ca.as_ref())), (CERTIFICATE, read(chain))])
+    }
+
+    /// Returns a text for each certificate that is outside its time or soon will be. `now` is in seconds since the Unix epoch.
+    fn warnings(&self, now: u64) -> Vec<String> {
+        let each = self.0.iter().flat_map(|(member, found)| {
+            let all = found.iter().zip(1_usize..);
+            all.map(move |(certificate, place)| (*member, place, certificate))
         });
-        outside.collect::<Vec<_>>()
-    })
-    .collect()
+        let outside = each.filter_map(|(member, place, certificate)| {
+            Some(format!("{member}: certificate {place} {}", outside(certificate, now)?))
+        });
+        outside.collect()
+    }
+
+    fn ends(&self) -> Vec<CertificateEnd> {
+        let ends = self.0.iter().filter_map(|(member, found)| {
+            let ends = found.iter().filter_map(|certificate| Some(validity(certificate)?.not_after));
+            let at_seconds = if *member == CA { ends.max() } else { ends.min() };
+            Some(CertificateEnd { member, at_seconds: at_seconds? })
+        });
+        ends.collect()
+    }
 }
 
 fn outside(certificate: &CertificateDer<'_>, now: u64) -> Option<String> {
@@ -179,7 +200,14 @@ fn outside(certificate: &CertificateDer<'_>, now: u64) -> Option<String> {
         Some(format!("expired at {}; renew it", shown(not_after)))
     } else if now < not_before {
         Some(format!("is not valid before {}", shown(not_before)))
+    } else if now.saturating_add(SOON_SECONDS) > not_after {
+        Some(format!("expires at {}; renew it", shown(not_after)))
     } else {
         None
     }
 }
+
+const CA: &str = "ca";
+const CERTIFICATE: &str = "certificate";
+/// A certificate that expires within two weeks is a warning.
+const SOON_SECONDS: u64 = 14 * 24 * 3_600;

@@ -159,6 +159,7 @@ mod tests {
                 digest: digest.into(),
                 settings: Arc::new(()),
                 warnings: Vec::new(),
+                ends: Vec::new(),
             });
             let way = OwnWay::new("upstream-1.example", proxy, tls, None);
             pool.shared(&Origin { way: Some(Arc::new(way)), ..origin(1) })

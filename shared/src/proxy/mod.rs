@@ -285,6 +285,7 @@ mod tests {
                 digest: digest.into(),
                 settings: Arc::new(()),
                 warnings: Vec::new(),
+                ends: Vec::new(),
             });
             OwnWay::new("h:1", proxy, tls, None).key
         };

@@ -32,6 +32,14 @@ export const KINDS: Record<AlertKind, KindOfAlert> = {
     hold_seconds: 60,
   },
   credential_broken: { ...serious, title: "Credential rejected", about: "provider", hold_seconds: 20 },
+  certificate_expiring: {
+    ...mild,
+    title: "Certificate expires",
+    about: "provider",
+    unit: "Days before the end",
+    threshold: 14,
+    clear_seconds: 60,
+  },
   spend_anomaly: {
     ...serious,
     title: "Unusual spending",
@@ -81,6 +89,7 @@ export function thresholdText({
   const units: Partial<Record<AlertKind, string>> = {
     quota_warning: "% used",
     key_expiring: threshold === 1 ? "day before" : "days before",
+    certificate_expiring: threshold === 1 ? "day before" : "days before",
     credential_expiring: threshold === 1 ? "hour before" : "hours before",
     spend_anomaly: "times the usual",
     disk_low: "% free",

@@ -55,6 +55,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0042_nodes_shown.sql", include_str!("migrations/0042_nodes_shown.sql")),
     ("0043_quota_wait.sql", include_str!("migrations/0043_quota_wait.sql")),
     ("0044_device_sign_ins.sql", include_str!("migrations/0044_device_sign_ins.sql")),
+    ("0045_certificate_expiring.sql", include_str!("migrations/0045_certificate_expiring.sql")),
 ];
 
 /// Returns the newest schema version that this release supports.

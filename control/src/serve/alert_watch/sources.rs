@@ -5,9 +5,10 @@ use std::sync::Arc;
 use shared::clock::{monotonic_ms, unix_ms};
 use shared::health::CircuitState;
 use shared::quota::{Counters, Metric, Period, Subject};
-use shared::routing::{Lane, ProviderInstance, Target};
+use shared::routing::{InstanceReach, Lane, ProviderInstance, Target};
 use shared::sanitize::diagnostic;
 use shared::snapshot::Snapshot;
+use shared::upstream_tls::CertificateEnd;
 
 use crate::admin::App;
 use crate::common::credential::Sign;
@@ -27,6 +28,7 @@ pub(super) fn in_memory(app: &App, measured: &mut Measurements) {
     let rejected = snapshot.providers.iter().filter_map(rejected);
     measured.add(AlertKind::CredentialBroken, rejected.chain(lacking_tokens(app)));
     measured.add(AlertKind::CredentialExpiring, expiring_tokens(app));
+    measured.add(AlertKind::CertificateExpiring, snapshot.providers.iter().filter_map(ending_certificate));
     measured.add(AlertKind::CatalogDrift, drifted(app, &snapshot));
     measured.add(
         AlertKind::ConfigReloadFailed,
@@ -158,6 +160,28 @@ fn tokens(app: &App) -> Vec<(String, Option<u64>, String)> {
         Some((connection.id.clone(), expires_at_ms, error.chars().take(TEXT_CHARS_MAX).collect()))
     });
     failing.chain(signed_in).collect()
+}
+
+/// The client certificate or authority of a provider that ends first; rules decide whether that is soon.
+fn ending_certificate(provider: &Arc<ProviderInstance>) -> Option<Measurement> {
+    let InstanceReach::Network(origin) = &provider.reach else { return None };
+    let tls = origin.way.as_ref()?.tls.as_ref()?;
+    let CertificateEnd { member, at_seconds } = *tls.ends.iter().min_by_key(|end| end.at_seconds)?;
+    Some(end_of_certificate(provider.id.as_str(), member, at_seconds.saturating_mul(1_000), unix_ms()))
+}
+
+fn end_of_certificate(provider: &str, member: &str, at_ms: u64, now_ms: u64) -> Measurement {
+    let days = (hours(at_ms) - hours(now_ms)) / 24.0;
+    let what = if member == "ca" { "The certificate of its authority" } else { "Its client certificate" };
+    let at = i64::try_from(at_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    let at = at.map(|at| at.to_string()).unwrap_or_default();
+    let when = match days > 0.0 {
+        true => format!("expires at {at}, in {days:.1} days"),
+        false => format!("expired at {at}"),
+    };
+    let text = format!("{what} (tls.{member}) {when}. Renew it.");
+    let figures = AlertFigures::from([("left_days".to_owned(), days)]);
+    Measurement { value: days, figures, ..of(AlertKind::CertificateExpiring, provider, text) }
 }
 
 /// Targets of endpoints that their upstream no longer lists.

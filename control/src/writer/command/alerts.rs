@@ -297,7 +297,7 @@ fn checked(rule: &AlertRule) -> Result<(), CommandRefusal> {
 fn threshold_range(kind: AlertKind) -> Option<(f64, f64)> {
     match kind {
         AlertKind::QuotaWarning => Some((1.0, 100.0)),
-        AlertKind::KeyExpiring => Some((0.01, 365.0)),
+        AlertKind::KeyExpiring | AlertKind::CertificateExpiring => Some((0.01, 365.0)),
         AlertKind::CredentialExpiring => Some((0.01, 8_760.0)),
         AlertKind::SpendAnomaly => Some((1.0, 1_000.0)),
         AlertKind::DiskLow => Some((0.1, 99.0)),

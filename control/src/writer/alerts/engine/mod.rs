@@ -205,7 +205,9 @@ fn is_met(rule: &AlertRule, measurement: &Measurement) -> bool {
     match rule.kind {
         AlertKind::QuotaWarning | AlertKind::ShippingBehind => measurement.value >= threshold,
         AlertKind::QuotaExhausted => measurement.value >= 100.0,
-        AlertKind::KeyExpiring | AlertKind::CredentialExpiring => measurement.value <= threshold,
+        AlertKind::KeyExpiring | AlertKind::CredentialExpiring | AlertKind::CertificateExpiring => {
+            measurement.value <= threshold
+        }
         AlertKind::DiskLow => measurement.value < threshold,
         AlertKind::SpendAnomaly => {
             let spent = measurement.figures.get("spent_micro_usd").copied().unwrap_or_default();
