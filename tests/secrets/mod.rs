@@ -12,12 +12,15 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
+use rustls::version::TLS13;
 use serde_json::{Value, json};
 
 use crate::support::admin::Admin;
 use crate::support::figure::figure;
 use crate::support::gateway::{ADMIN_KEY, ENCRYPTION_KEY, Setup};
 use crate::support::proxy::{HttpProxy, Manner};
+use crate::support::tls::Authority;
+use crate::support::tls_upstream::{ClientAuthority, ClientCertificate, TlsUpstream};
 use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat};
 
 /// The key of the file's provider, as [`Yaml`] writes it.
@@ -26,6 +29,7 @@ const API_KEY: &str = "planted-key-of-the-made-provider-7f3a";
 const LISTED_KEYS: [&str; 2] =
     ["planted-key-one-of-the-provider-with-several-2b", "planted-key-two-of-the-provider-with-several-9e"];
 const HEADER: &str = "planted-header-of-the-made-provider-91";
+const MODEL_HEADER: &str = "planted-header-of-a-model-c2f7";
 const FILED: &str = "planted-secret-of-a-file-d41b-and-of-a-header";
 const PROXY_PASSWORD: &str = "planted-password-of-a-proxy-88e2";
 const PROMPT: &str = "planted prompt canary: seven violet herons";
@@ -144,6 +148,7 @@ async fn provoke(gateway: &Gateway, upstream: &Upstream, clients: &[Client]) -> 
             ("up/m", format!("Incorrect API key provided: {FILE_KEY}.")),
             ("made/m", format!("Incorrect API key provided: {API_KEY}.")),
             ("made/m", format!("Incorrect API key provided: {HEADER}.")),
+            ("made/m", format!("It was {MODEL_HEADER} that came")),
             ("no/thing", format!("Incorrect API key provided: {API_KEY}.")),
             ("several/m", format!("Incorrect API key provided: {}.", LISTED_KEYS[0])),
             ("several/m", format!("Incorrect API key provided: {}.", LISTED_KEYS[1])),
@@ -189,12 +194,59 @@ async fn provoke(gateway: &Gateway, upstream: &Upstream, clients: &[Client]) -> 
     answers
 }
 
+/// An upstream that demands client certificates, with one for a provider of the file and one for a provider of the API.
+struct Mutual {
+    upstream: TlsUpstream,
+    server: Authority,
+    filed: ClientCertificate,
+    stored: ClientCertificate,
+}
+
+impl Mutual {
+    async fn start() -> Self {
+        let (server, clients) = (Authority::new(&[]), ClientAuthority::new());
+        let acceptor = server.demanding(clients.roots(), &[], &[&TLS13]);
+        let upstream = TlsUpstream::start(acceptor).await;
+        Self { upstream, server, filed: clients.issue("filed.test"), stored: clients.issue("stored.test") }
+    }
+
+    /// Returns the members of the file's provider, whose files are in `folder`.
+    fn members(&self, folder: &Path) -> String {
+        let ca = self.server.ca_file();
+        format!("tls:\n  ca: ${{FILE:{}}}\n{}", ca.display(), self.filed.write(folder, "mutual"))
+    }
+
+    /// Returns the provider of the API, whose key is in the environment.
+    fn provider(&self) -> Value {
+        let ca = std::fs::read_to_string(self.server.ca_file()).unwrap();
+        let tls = json!({"ca": ca, "certificate": self.stored.certificate, "key": "${ENV:PLANTED_TLS_KEY}"});
+        json!({"id": "stored", "type": "compatible", "base_url": self.upstream.base_url(), "api_key": "a-key-that-is-not-planted",
+            "models": ["m"], "tls": tls})
+    }
+
+    /// Adds the private keys: the texts, a line of each, and the bytes that they encode.
+    fn plant(&self, planted: &mut Planted) {
+        for (name, certificate) in
+            [("a filed private key", &self.filed), ("a stored private key", &self.stored)]
+        {
+            let lines: Vec<&str> =
+                certificate.key.lines().filter(|line| !line.starts_with("-----")).collect();
+            let der = BASE64_STANDARD_NO_PAD.decode(lines.concat().trim_end_matches('=')).unwrap();
+            planted.add(name, &certificate.key);
+            planted.add(name, lines[1]);
+            // The secret number of a key for ECDSA P-256 (RFC 5915) in its PKCS #8 form.
+            planted.add(name, &der[36..68]);
+        }
+    }
+}
+
 /// Returns all planted secrets, and the project key that was created.
 fn planted(key: &str) -> Planted {
     let mut planted = Planted(Vec::new());
     planted.add("the file's upstream key", FILE_KEY);
     planted.add("the made provider's key", API_KEY);
     planted.add("the made provider's header", HEADER);
+    planted.add("a header of its model", MODEL_HEADER);
     LISTED_KEYS.iter().for_each(|key| planted.add("one of several keys", key));
     planted.add("the secret of a file", FILED);
     planted.add("the password of a proxy", PROXY_PASSWORD);
@@ -228,6 +280,63 @@ impl Files {
     }
 }
 
+/// Creates the providers of the API. Returns the answer that refuses to store a private key.
+async fn create_providers(admin: &Admin, upstream: &Upstream, mutual: &Mutual) -> Vec<u8> {
+    let made = json!({
+        "id": "made", "type": "compatible", "base_url": upstream.base_url(), "api_key": API_KEY,
+        "models": [{"id": "m", "headers": {"X-Class": MODEL_HEADER}}], "headers": {"X-Team": HEADER},
+    });
+    admin.done("POST", "providers", made).await;
+    let several = json!({
+        "id": "several", "type": "compatible", "base_url": upstream.base_url(), "models": ["m"],
+        "api_keys": [{"key": LISTED_KEYS[0]}, LISTED_KEYS[1]],
+    });
+    admin.done("POST", "providers", several).await;
+    admin.done("POST", "providers", mutual.provider()).await;
+    let mut stolen = mutual.provider();
+    stolen["id"] = json!("stolen");
+    stolen["tls"]["key"] = json!(mutual.filed.key);
+    let refused = admin.call("POST", "providers", stolen).await;
+    assert_eq!(refused.status, 400, "a private key is not stored");
+    refused.body.to_vec()
+}
+
+/// Sends a request to each provider.
+async fn ask_all(client: &Client, mutual: &Mutual) {
+    for model in ["up/m", "made/m", "several/m", "filed/m"] {
+        let message = json!([{"role": "user", "content": PROMPT}]);
+        let answer = client.chat(json!({"model": model, "messages": message}).to_string()).await;
+        assert_eq!(answer.status, 200, "{:?}", answer.body);
+        assert!(String::from_utf8_lossy(&answer.body).contains(COMPLETION));
+    }
+    for (model, certificate) in [("mutual/m", &mutual.filed), ("stored/m", &mutual.stored)] {
+        let answer = client.chat(chat::request(model)).await;
+        let seen = mutual.upstream.take();
+        assert!(
+            answer.status == 200 && seen.iter().all(|seen| seen.is_of(certificate)),
+            "{model}: {answer:?}"
+        );
+    }
+}
+
+/// Searches what commands print, and what the backup restores.
+async fn expect_none_printed(planted: &Planted, setup: &Setup) {
+    let restored = setup.state().join("restored");
+    let archive = std::fs::read_dir(setup.state().join("backups"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "zst"))
+        .unwrap();
+    let run = setup.run(&["backup", "restore", archive.to_str().unwrap(), restored.to_str().unwrap()]).await;
+    assert!(run.status.success());
+    planted.expect_none_below(&restored);
+    planted.expect_none("the output of the commands", &[run.stdout, run.stderr].concat());
+    for arguments in [&["export"][..], &["config", "show"], &["config", "check"], &["doctor"]] {
+        let run = setup.run(arguments).await;
+        planted.expect_none(&arguments.join(" "), &[run.stdout, run.stderr].concat());
+    }
+}
+
 #[tokio::test]
 async fn no_planted_secret_is_stored_logged_or_returned() {
     let upstream = Upstream::start().await;
@@ -239,39 +348,30 @@ async fn no_planted_secret_is_stored_logged_or_returned() {
         files.path("filed"),
         proxy.url(&format!("user:${{FILE:{}}}", files.path("proxy")))
     );
+    let mutual = Mutual::start().await;
     let yaml = Yaml::one(upstream.base_url()).provider_with("filed", upstream.base_url(), &filed);
+    let yaml = yaml.provider_with("mutual", mutual.upstream.base_url(), &mutual.members(files.0.path()));
     let setup = Setup::new(&yaml)
         .env("LLMGW_LOG", "trace")
         .without("LLMGW_API_KEY")
-        .env("LLMGW_API_KEY_FILE", files.path("administrator"));
+        .env("LLMGW_API_KEY_FILE", files.path("administrator"))
+        .env("PLANTED_TLS_KEY", &mutual.stored.key);
     let gateway = setup.start().await;
     let admin = Admin(gateway.client());
-    let made = json!({
-        "id": "made", "type": "compatible", "base_url": upstream.base_url(), "api_key": API_KEY, "models": ["m"],
-        "headers": {"X-Team": HEADER},
-    });
-    admin.done("POST", "providers", made).await;
-    let several = json!({
-        "id": "several", "type": "compatible", "base_url": upstream.base_url(), "models": ["m"],
-        "api_keys": [{"key": LISTED_KEYS[0]}, LISTED_KEYS[1]],
-    });
-    admin.done("POST", "providers", several).await;
+    let refused = create_providers(&admin, &upstream, &mutual).await;
     let project = admin.project("blue").await;
     let key = admin.key(json!({"project": project})).await;
     let with_key = Client::new(gateway.address(), Some(&key.key));
     for client in [gateway.client(), with_key.clone()] {
-        for model in ["up/m", "made/m", "several/m", "filed/m"] {
-            let message = json!([{"role": "user", "content": PROMPT}]);
-            let answer = client.chat(json!({"model": model, "messages": message}).to_string()).await;
-            assert_eq!(answer.status, 200, "{:?}", answer.body);
-            assert!(String::from_utf8_lossy(&answer.body).contains(COMPLETION));
-        }
+        ask_all(&client, &mutual).await;
     }
     let mut answers = provoke(&gateway, &upstream, &[gateway.client(), with_key]).await;
     admin.done("POST", &format!("keys/{}/reveal", key.id), Value::Null).await;
     answers.extend(shown_by(&gateway).await);
 
-    let planted = planted(&key.key);
+    answers.push(("a refusal".to_owned(), refused));
+    let mut planted = planted(&key.key);
+    mutual.plant(&mut planted);
     for (place, bytes) in &answers {
         planted.expect_none(place, bytes);
     }
@@ -282,16 +382,7 @@ async fn no_planted_secret_is_stored_logged_or_returned() {
     let files = planted.expect_none_below(&setup.state());
     assert!(files >= 4, "database, write-ahead log, journal and backup: {files}");
     expect_private_below(&setup.state());
-    let restored = setup.state().join("restored");
-    let archive = std::fs::read_dir(setup.state().join("backups"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .find(|path| path.extension().is_some_and(|extension| extension == "zst"))
-        .unwrap();
-    let run = setup.run(&["backup", "restore", archive.to_str().unwrap(), restored.to_str().unwrap()]).await;
-    assert!(run.status.success());
-    planted.expect_none_below(&restored);
-    planted.expect_none("the output of the commands", &[run.stdout, run.stderr].concat());
+    expect_none_printed(&planted, &setup).await;
     figure(
         "P18",
         format!(
