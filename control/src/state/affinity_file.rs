@@ -108,8 +108,8 @@ const NAME: &str = "affinity";
 const HEADER: &[u8] = b"llmgw affinity 1\n";
 const SUM_BYTES: usize = 32;
 const PAUSE_MS: u64 = 60_000;
-/// Twice the bytes of full tables.
-const BYTES_MAX: u64 = 32 << 20;
+/// More than the bytes of full tables.
+const BYTES_MAX: u64 = 48 << 20;
 
 #[cfg(test)]
 mod tests {

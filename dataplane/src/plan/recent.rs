@@ -46,6 +46,19 @@ impl<const BITS: u32> Recent<BITS> {
         (0_u32..).zip(ways.map(|way| way.load(Ordering::Relaxed))).filter(|(_, entry)| *entry != 0)
     }
 
+    /// Returns every number with its hash; of one bucket the oldest first, so that storing them in this order keeps it.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = (u64, u32)> {
+        let buckets = self.places.get().into_iter().flatten().zip(0_u64..);
+        buckets.flat_map(|(ways, bucket)| {
+            let entries =
+                ways.iter().rev().map(|way| way.load(Ordering::Relaxed)).filter(|entry| *entry != 0);
+            entries.map(move |entry| {
+                let hash = (bucket << (u64::BITS - PLACE_BITS)) | (entry >> BITS);
+                (hash, u32::try_from(entry & ((1 << BITS) - 1)).unwrap_or_default())
+            })
+        })
+    }
+
     /// Stores an entry at its place.
     pub(super) fn restore(&self, place: u32, entry: u64) {
         let place = usize::try_from(place).unwrap_or(usize::MAX);

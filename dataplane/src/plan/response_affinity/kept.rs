@@ -3,17 +3,19 @@
 //!
 //! ```text
 //!  check   8   the hash of a fixed text: another key, or another hash function, has another one
-//!  then for the slots of reasoning, of stored responses, of token counts and of sessions, which earlier releases lack:
+//!  then for reasoning, stored responses, token counts and sessions, which earlier releases lack:
 //!  count   4   the number of entries
 //!  entries     place 4, value 8
 //! ```
+//!
+//! Each entry of reasoning has the first 16 bits of its hash as its place, by which earlier releases find it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shared::port::KeptTables;
 use shared::secret::Secret;
 
-use super::{Owner, ResponseAffinity};
+use super::{ACCOUNT_BITS, Owner, ResponseAffinity};
 use crate::plan::siphash::SipHash;
 
 /// Hashes with a key. It is hashed first; the state after it is as secret as the key.
@@ -84,7 +86,7 @@ impl KeptTables for ResponseAffinity {
 
     fn content(&self) -> Vec<u8> {
         let mut content = self.hasher.check().to_le_bytes().to_vec();
-        put(&mut content, &entries(&self.slots).collect::<Vec<_>>());
+        put(&mut content, &self.reasoning.numbers().map(of_reasoning).collect::<Vec<_>>());
         put(&mut content, &self.stored.entries().collect::<Vec<_>>());
         put(&mut content, &entries(&self.tokens).collect::<Vec<_>>());
         put(&mut content, &self.sessions.entries().collect::<Vec<_>>());
@@ -92,18 +94,22 @@ impl KeptTables for ResponseAffinity {
     }
 
     fn restore(&self, content: &[u8]) -> bool {
-        let Some(KeptEntries { slots, stored, tokens, sessions }) = self.parse(content) else { return false };
+        let Some(KeptEntries { reasoning, stored, tokens, sessions }) = self.parse(content) else {
+            return false;
+        };
+        for (place, value) in reasoning {
+            let account = u32::try_from(value & u64::from(u16::MAX)).unwrap_or_default();
+            self.reasoning.put((u64::from(place) << PLACE_SHIFT) | (value >> ACCOUNT_BITS), account);
+        }
         for (place, value) in stored {
             self.stored.restore(place, value);
         }
         for (place, value) in sessions {
             self.sessions.restore(place, value);
         }
-        for (table, entries) in [(&self.slots, slots), (&self.tokens, tokens)] {
-            for (place, value) in entries {
-                if let Some(slot) = usize::try_from(place).ok().and_then(|place| table.get(place)) {
-                    slot.store(value, Ordering::Relaxed);
-                }
+        for (place, value) in tokens {
+            if let Some(slot) = usize::try_from(place).ok().and_then(|place| self.tokens.get(place)) {
+                slot.store(value, Ordering::Relaxed);
             }
         }
         true
@@ -116,15 +122,15 @@ impl ResponseAffinity {
         if u64::from_le_bytes(*check) != self.hasher.check() {
             return None;
         }
-        let (slots, stored, tokens) = (take(&mut rest)?, take(&mut rest)?, take(&mut rest)?);
+        let (reasoning, stored, tokens) = (take(&mut rest)?, take(&mut rest)?, take(&mut rest)?);
         let sessions = if rest.is_empty() { Vec::new() } else { take(&mut rest)? };
-        rest.is_empty().then_some(KeptEntries { slots, stored, tokens, sessions })
+        rest.is_empty().then_some(KeptEntries { reasoning, stored, tokens, sessions })
     }
 }
 
 /// The entries of the tables.
 struct KeptEntries {
-    slots: Vec<Entry>,
+    reasoning: Vec<Entry>,
     stored: Vec<Entry>,
     tokens: Vec<Entry>,
     sessions: Vec<Entry>,
@@ -132,6 +138,12 @@ struct KeptEntries {
 
 /// The place of an entry in its table, and its value.
 type Entry = (u32, u64);
+
+/// Returns the entry of reasoning with this hash, which its account made.
+fn of_reasoning((hash, account): (u64, u32)) -> Entry {
+    let place = u32::try_from(hash >> PLACE_SHIFT).unwrap_or_default();
+    (place, (hash << ACCOUNT_BITS) | u64::from(account))
+}
 
 fn entries(table: &[AtomicU64]) -> impl Iterator<Item = Entry> {
     let values = table.iter().map(|slot| slot.load(Ordering::Relaxed));
@@ -159,6 +171,8 @@ fn take(rest: &mut &[u8]) -> Option<Vec<Entry>> {
 }
 
 const ENTRY_BYTES: usize = 12;
+/// The place of an entry of reasoning has the bits of its hash above these.
+const PLACE_SHIFT: u32 = u64::BITS - ACCOUNT_BITS;
 
 #[cfg(test)]
 mod tests {
@@ -212,6 +226,26 @@ mod tests {
         assert_eq!(after.content(), content);
         assert_eq!(after.stored.get(id(&after)), Some(9));
         assert!(after.changes() == 0 && content.len() == empty.len() + 2 * ENTRY_BYTES);
+    }
+
+    /// As many as an hour of many agents makes: none may push out another one.
+    #[test]
+    fn ten_thousand_items_of_reasoning_are_known_before_and_after_a_restart() {
+        let before = tables(1);
+        let account = |number: u16| AccountHash(1 + number % 7);
+        let item = |number: u16| {
+            format!(r#"{{"type":"reasoning","encrypted_content":"{number:064}"}}"#).into_bytes()
+        };
+        (0..10_000).for_each(|number| before.note_reasoning(&item(number), account(number)));
+        let after = tables(1);
+        assert!(after.restore(&before.content()));
+        assert_eq!(after.content(), before.content());
+        for table in [before, after] {
+            let hash = |number| table.hasher.reasoning(format!("{number:064}").as_bytes());
+            let lost = (0..10_000)
+                .filter(|number| table.reasoning.get(hash(*number)) != Some(u32::from(account(*number).0)));
+            assert_eq!(lost.count(), 0);
+        }
     }
 
     #[test]

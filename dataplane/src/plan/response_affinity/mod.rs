@@ -35,7 +35,7 @@ pub(crate) use self::recall::Recall;
 pub(crate) use self::sessions::SessionHash;
 use super::recent::Recent;
 
-/// Number of slots for reasoning items, and for the token counts of responses.
+/// Number of slots for the token counts of responses.
 const SLOTS: usize = 1 << 16;
 /// Bits of a slot that identify the account.
 const ACCOUNT_BITS: u32 = 16;
@@ -47,7 +47,8 @@ const SAMPLE_BYTES: usize = 64;
 
 /// Lock-free tables that map hashes of responses, conversations and reasoning to the accounts that created them.
 pub(crate) struct ResponseAffinity {
-    slots: Box<[AtomicU64]>,
+    /// Encrypted reasoning.
+    reasoning: Recent<ACCOUNT_BITS>,
     /// Responses and conversations by owner, and conversations regardless of their owner.
     stored: Recent<ACCOUNT_BITS>,
     /// The targets of sessions.
@@ -108,12 +109,11 @@ pub(crate) struct AccountHash(u16);
 impl ResponseAffinity {
     /// Returns empty tables.
     pub(crate) fn new(params: AffinityParams) -> Self {
-        let empty = || (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
         Self {
-            slots: empty(),
+            reasoning: Recent::default(),
             stored: Recent::default(),
             sessions: Recent::default(),
-            tokens: empty(),
+            tokens: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
             changes: AtomicU64::new(0),
             hasher: KeyedHasher::new(&params.table_key),
             states: StateHasher::new(&params.state_key),
@@ -197,7 +197,7 @@ impl ResponseAffinity {
         for at in ENCRYPTED.find_iter(answer) {
             if let Some(sample) = sample(answer, at) {
                 self.changed();
-                self.put(self.hasher.reasoning(sample), account);
+                self.reasoning.put(self.hasher.reasoning(sample), account.0.into());
             }
         }
     }
@@ -235,8 +235,8 @@ impl ResponseAffinity {
         }
         let mut segments = body.iter().rev().filter(|_| state.encrypted_content);
         let last = segments.find_map(|segment| sample(segment, ENCRYPTED_LAST.rfind(segment.as_ref())?));
-        let account = last.and_then(|last| self.get(self.hasher.reasoning(last)));
-        account.map_or(StateReference::Nothing, StateReference::At)
+        let account = last.and_then(|last| self.reasoning.get(self.hasher.reasoning(last)));
+        account.map_or(StateReference::Nothing, |account| StateReference::At(kept(account)))
     }
 
     fn changed(&self) {
@@ -252,24 +252,7 @@ impl ResponseAffinity {
         self.hasher.conversation(caller.map(owner), id)
     }
 
-    fn put(&self, hash: u64, AccountHash(account): AccountHash) {
-        if let Some(slot) = self.slot(hash) {
-            slot.store((hash << ACCOUNT_BITS) | u64::from(account), Ordering::Relaxed);
-        }
-    }
-
-    fn get(&self, hash: u64) -> Option<AccountHash> {
-        let kept = self.slot(hash)?.load(Ordering::Relaxed);
-        let same = kept >> ACCOUNT_BITS == (hash << ACCOUNT_BITS) >> ACCOUNT_BITS;
-        let account = u16::try_from(kept & u64::from(u16::MAX)).unwrap_or_default();
-        (same && kept != 0).then_some(AccountHash(account))
-    }
-
-    /// Returns the slot of a hash. The hash bits that select the slot are not stored in it.
-    fn slot(&self, hash: u64) -> Option<&AtomicU64> {
-        self.slots.get(self.place(hash)?)
-    }
-
+    /// Returns the slot of a response's token count.
     fn place(&self, hash: u64) -> Option<usize> {
         usize::try_from(hash >> (u64::BITS - ACCOUNT_BITS)).ok()
     }
