@@ -64,6 +64,7 @@ mod interrupted;
 mod jobs;
 mod kept_affinity;
 mod keys;
+mod keys_and_tiers;
 mod killed_usage;
 mod killed_work;
 mod kinds;

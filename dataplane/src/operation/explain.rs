@@ -361,7 +361,7 @@ fn with_lanes(mut value: Value, ranked: &[RankedLane<'_>]) -> Value {
         let shown = ranked.iter().map(|ranked| {
             let (reason, wait_ms) = match ranked.standing {
                 LaneStanding::Ready => (None, None),
-                LaneStanding::Resting { wait_ms } => (Some(StepResult::Resting), Some(wait_ms)),
+                LaneStanding::Resting { wait_ms, .. } => (Some(StepResult::Resting), Some(wait_ms)),
                 LaneStanding::Open { wait_ms } => (Some(StepResult::CircuitOpen), Some(wait_ms)),
             };
             json!({

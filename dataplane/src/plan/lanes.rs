@@ -48,8 +48,9 @@ impl<'a> LaneNeeds<'a> {
 pub(crate) enum LaneStanding {
     /// It can serve now.
     Ready,
-    /// The model rests for this many milliseconds.
-    Resting { wait_ms: u64 },
+    /// The model rests for this many milliseconds. What the upstream has only announced comes before a refusal, because it may
+    /// be asked in spite of it.
+    Resting { is_firm: bool, wait_ms: u64 },
     /// A circuit is open for this many milliseconds.
     Open { wait_ms: u64 },
 }
@@ -101,7 +102,7 @@ fn standing(lane: &ProviderInstance, target: &Target, now_ms: u64) -> LaneStandi
     if let Some(wait_ms) = lane.open_ms(model_id, now_ms) {
         LaneStanding::Open { wait_ms }
     } else if let Some(rest) = lane.circuits.rests().of(model_id, || now_ms) {
-        LaneStanding::Resting { wait_ms: rest.wait_ms }
+        LaneStanding::Resting { is_firm: rest.is_firm, wait_ms: rest.wait_ms }
     } else {
         LaneStanding::Ready
     }
@@ -189,6 +190,20 @@ mod tests {
         let rest = target.rest().unwrap();
         assert!(rest.is_firm && rest.wait_ms <= 60_000 && target.open_ms(monotonic_ms()).is_none());
         assert_eq!(target.provider.best_lane(monotonic_ms()).identity[0], 1);
+    }
+
+    /// Otherwise a refusal with the shortest wait would be repeated for as long as another key might serve.
+    #[test]
+    fn a_lane_that_may_be_asked_comes_before_one_that_was_refused() {
+        let target = several(&[1, 2, 3]);
+        for (place, status, seconds) in [(0, Some(429), 40), (1, None, 60), (2, Some(429), 50)] {
+            let lane = &target.provider.lanes[place];
+            let limit = RateLimit { wait: Some(Duration::from_secs(seconds)), status, at_ms: 0 };
+            let bounds = (Duration::from_secs(600), 0.0);
+            lane.circuits.rests().limit(&target.model.id, limit, monotonic_ms(), bounds);
+        }
+        assert_eq!(of_session(&target, "a session"), [2, 1, 3]);
+        assert!(target.rest().is_some_and(|rest| !rest.is_firm));
     }
 
     #[test]
