@@ -66,35 +66,14 @@ pub(crate) struct Sample {
 
 /// Returns all scenarios; the quick ones are shorter and smaller.
 pub(crate) fn all() -> Vec<Scenario> {
-    let small = payload::request(1_000, false);
-    let whole = Script::Whole(payload::completion());
-    let asking = payload::request(1_000, true);
-    let flow = |content, per_write, pace_ms: u64| Script::Flow {
-        stream: Rc::new(Stream::new(content)),
-        per_write,
-        pace: (pace_ms > 0).then(|| Duration::from_millis(pace_ms)),
-    };
-    let unary = |name, about, drive, body: &Bytes| Scenario {
-        name,
-        about,
-        unit: Unit::Request,
-        drive,
-        kinds: &Kind::USUAL,
-        wire: Wire::Clear,
-        body: body.clone(),
-        script: whole.clone(),
-    };
-    let stream = |name, about, drive, script| Scenario {
-        name,
-        about,
-        unit: Unit::Chunk,
-        drive,
-        kinds: &Kind::USUAL,
-        wire: Wire::Clear,
-        body: asking.clone(),
-        script,
-    };
-    let mut all = vec![
+    let mut all = clear();
+    all.extend(encrypted());
+    all
+}
+
+fn clear() -> Vec<Scenario> {
+    let small = small();
+    vec![
         unary("unary", "1 KB in and out, 32 connections, saturated", Drive::Closed(32), &small),
         unary("open", "1 KB in and out, 1,000 requests a second", Drive::Open(1_000), &small),
         unary(
@@ -135,40 +114,68 @@ pub(crate) fn all() -> Vec<Scenario> {
             )
         },
         stream("idle", "5,000 streams, a chunk each 2.5 s", Drive::Idle(5_000), flow(3, 1, 2_500)),
-    ];
-    for (wire, unary_name, burst_name, paced_name, idle_name) in ENCRYPTED {
-        let encrypted = |scenario| Scenario { kinds: &Kind::ENCRYPTED, wire, ..scenario };
-        all.extend([
-            encrypted(unary(unary_name, "as unary, encrypted", Drive::Closed(32), &small)),
-            encrypted(stream(burst_name, "as burst, encrypted", Drive::Streams(16, 16), flow(200, 1, 0))),
-            encrypted(stream(
-                paced_name,
-                "as paced-200, encrypted",
-                Drive::Streams(200, 1),
-                flow(100, 1, 20),
-            )),
-            encrypted(stream(idle_name, "as idle, encrypted", Drive::Idle(5_000), flow(3, 1, 2_500))),
-        ]);
+    ]
+}
+
+/// Returns four scenarios of each encrypted wire.
+fn encrypted() -> impl Iterator<Item = Scenario> {
+    ENCRYPTED.into_iter().flat_map(|(wire, [unary_name, burst, paced, idle])| {
+        let scenarios = [
+            unary(unary_name, "as unary, encrypted", Drive::Closed(32), &small()),
+            stream(burst, "as burst, encrypted", Drive::Streams(16, 16), flow(200, 1, 0)),
+            stream(paced, "as paced-200, encrypted", Drive::Streams(200, 1), flow(100, 1, 20)),
+            stream(idle, "as idle, encrypted", Drive::Idle(5_000), flow(3, 1, 2_500)),
+        ];
+        scenarios.map(|scenario| Scenario { kinds: &Kind::ENCRYPTED, wire, ..scenario })
+    })
+}
+
+/// A request of 1 KB.
+fn small() -> Bytes {
+    payload::request(1_000, false)
+}
+
+fn unary(name: &'static str, about: &'static str, drive: Drive, body: &Bytes) -> Scenario {
+    Scenario {
+        name,
+        about,
+        unit: Unit::Request,
+        drive,
+        kinds: &Kind::USUAL,
+        wire: Wire::Clear,
+        body: body.clone(),
+        script: Script::Whole(payload::completion()),
     }
-    all
+}
+
+fn stream(name: &'static str, about: &'static str, drive: Drive, script: Script) -> Scenario {
+    Scenario {
+        name,
+        about,
+        unit: Unit::Chunk,
+        drive,
+        kinds: &Kind::USUAL,
+        wire: Wire::Clear,
+        body: payload::request(1_000, true),
+        script,
+    }
+}
+
+fn flow(content: usize, per_write: usize, pace_ms: u64) -> Script {
+    let pace = (pace_ms > 0).then(|| Duration::from_millis(pace_ms));
+    Script::Flow { stream: Rc::new(Stream::new(content)), per_write, pace }
 }
 
 /// The encrypted wires, with the names of their scenarios.
-const ENCRYPTED: [(Wire, &str, &str, &str, &str); 3] = [
-    (Wire::TlsClients, "unary-tls-clients", "burst-tls-clients", "paced-tls-clients", "idle-tls-clients"),
+const ENCRYPTED: [(Wire, [&str; 4]); 3] = [
+    (Wire::TlsClients, ["unary-tls-clients", "burst-tls-clients", "paced-tls-clients", "idle-tls-clients"]),
     (
         Wire::TlsUpstream,
-        "unary-tls-upstream",
-        "burst-tls-upstream",
-        "paced-tls-upstream",
-        "idle-tls-upstream",
+        ["unary-tls-upstream", "burst-tls-upstream", "paced-tls-upstream", "idle-tls-upstream"],
     ),
     (
         Wire::Http2Upstream,
-        "unary-http2-upstream",
-        "burst-http2-upstream",
-        "paced-http2-upstream",
-        "idle-http2-upstream",
+        ["unary-http2-upstream", "burst-http2-upstream", "paced-http2-upstream", "idle-http2-upstream"],
     ),
 ];
 

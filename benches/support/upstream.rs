@@ -272,9 +272,9 @@ impl Stream {
             // The last three events follow the last content at once, as from a real server.
             let until = if index > self.content { events.len() } else { index + per_write };
             let mut piece = Vec::with_capacity(per_write * 256);
-            for index in index..until.min(events.len()) {
+            for (index, event) in events.iter().enumerate().take(until).skip(index) {
                 let from = piece.len();
-                piece.extend_from_slice(&events[index]);
+                piece.extend_from_slice(event);
                 if pace.is_some() && self.is_stamped(index) {
                     stamp(&mut piece[from + stamp_at..], epoch);
                 }
