@@ -93,7 +93,7 @@ mod tests {
         }
     }
 
-    /// The bounds of the console's design: 110 kB of script, 14 kB of style, 32 kB of fonts, each as sent to a browser.
+    /// The bounds of the console's design: 120 kB of script, 14 kB of style, 32 kB of fonts, each as sent to a browser.
     #[test]
     fn the_console_stays_below_its_size_limits() {
         let sent = |kind: &str| -> usize {
@@ -101,7 +101,7 @@ mod tests {
             let best = |name: &str| asset(&format!("{name}.br")).or_else(|| asset(name)).unwrap().bytes.len();
             names.map(|name| best(&name)).sum()
         };
-        for (kind, max) in [(".js", 115_000), (".css", 14_000), (".woff2", 32_000)] {
+        for (kind, max) in [(".js", 120_000), (".css", 14_000), (".woff2", 32_000)] {
             assert!((1..=max).contains(&sent(kind)), "{kind}: {} bytes of at most {max}", sent(kind));
         }
     }

@@ -122,7 +122,7 @@ fn a_filled_database_keeps_every_row_of_every_table() {
         assert_eq!(sums(&database), before);
         assert_eq!(version(&address).unwrap(), Some(newest()));
     }
-    assert_eq!(count(&db, "SELECT count(*) FROM alert_rules"), rules + 3);
+    assert_eq!(count(&db, "SELECT count(*) FROM alert_rules"), rules + 4);
     let (_, last) = MIGRATIONS.last().unwrap();
     assert_eq!(schema::oldest(&db).unwrap(), oldest_beside(newest(), last));
     assert_eq!(count(&db, "SELECT count(*) FROM usage_rest"), 7, "rows stay where they are");
