@@ -46,7 +46,7 @@ pub(crate) struct Ports {
     pub(crate) http2: u16,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 pub(crate) struct Shared {
     script: RefCell<Script>,
     request: RefCell<Bytes>,

@@ -15,7 +15,7 @@ pub(crate) trait Io: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Io for T {}
 
-/// What of a request's way is encrypted, and the version of HTTP to the upstream.
+/// The encrypted part of a request's way, and the version of HTTP to the upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Wire {
     /// HTTP/1.1 in clear text on both sides.
@@ -30,7 +30,7 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    /// Every wire, with the name by which a process is told it.
+    /// Every wire, with its name on the command line of a process.
     const NAMES: [(Self, &str); 4] = [
         (Self::Clear, "clear"),
         (Self::TlsClients, "tls-clients"),

@@ -104,7 +104,7 @@ function Decision({ of: { user_code: code, address, created_at_ms: began, ends_a
         <Field
           label="Project"
           name="project"
-          help={`The client gets a key of this project for ${plural(days, "day")}.${may("administer") && !self() ? " It acts as nobody, because you signed in with a key." : ""}`}
+          help={`The client gets a key of this project for ${plural(days, "day")}.${may("administer") && !self() ? " It acts as no human, because you signed in with a key." : ""}`}
         >
           <Chooser label="Project" value={project} onValue={setProject} of={usable} placeholder="Choose a project" />
         </Field>

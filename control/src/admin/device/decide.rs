@@ -89,7 +89,7 @@ async fn deny(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.execute_each_time(StatusCode::NO_CONTENT, DecideDeviceSignIn { user_code, approval: None }).await
 }
 
-/// Returns the sign-in that the path names. Wrong codes are counted with wrong keys of the same address, so that nobody can
+/// Returns the sign-in that the path names. Wrong codes are counted with wrong keys of the same address, which bounds a
 /// search for the codes of others; a right code is never delayed.
 async fn found(call: &Call<'_>) -> Result<DeviceSignIn, ApiError> {
     days(call)?;

@@ -53,7 +53,7 @@ pub(super) async fn relay(app: &App, access: &Access, request: &Request) -> Resu
 fn answered(answer: Response<bytes::Bytes>) -> Response<Body> {
     let (parts, body) = answer.into_parts();
     let mut response = Response::new(full(body));
-    // The refusal of the gateway's credentials is none of the client's.
+    // The collector refused the credentials of the gateway, not those of the client.
     *response.status_mut() = match parts.status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => StatusCode::BAD_GATEWAY,
         status => status,

@@ -1,4 +1,4 @@
-//! The times at which clients asked for their tokens, so that one that asks too often is told to slow down.
+//! The times at which clients asked for their tokens, so that one that asks too often gets `slow_down`.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -77,7 +77,7 @@ impl Command for CompleteDeviceSignIn {
             expires_at_ms: Some(self.expires_at_ms),
             allowlist: AllowlistEdit::default(),
             tags: BTreeMap::from([(tag.to_owned(), value.to_owned())]),
-            // Nobody needs to read the key of a client that can sign in again.
+            // The key need not be readable later: its client can sign in again.
             recoverable: false,
             limits: Vec::new(),
         };
