@@ -1,5 +1,5 @@
-//! What holds for plain targets holds for those with several keys, in tiers: rests after rate limits, and the account of
-//! conversations over a restart.
+//! Targets with several keys, in tiers, behave as those with one: rests after rate limits, and the account of conversations over a
+//! restart.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -99,7 +99,7 @@ pub(crate) fn decide(db: &Db, user_code: &str, approval: Option<&Approval>, now_
     Ok(db.execute(DECIDE, values)? > 0)
 }
 
-/// Deletes a sign-in. Returns false if there is none.
+/// Deletes a sign-in. Returns false if it does not exist.
 pub(crate) fn end(db: &Db, code_hash: &[u8]) -> DbResult<bool> {
     Ok(db.execute(END, named_params! {":code_hash": code_hash})? > 0)
 }

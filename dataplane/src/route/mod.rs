@@ -19,7 +19,7 @@ pub(crate) enum Meaning<'a> {
     WrongMethod(Option<Operation>, &'static str),
     /// `OPTIONS` on a known path, and the value of the `Allow` header.
     Options(&'static str),
-    /// What the control service shows or takes from the holder of a key: the key itself, settings, limits, telemetry.
+    /// A path of the control service for the holder of a key: the key itself, settings, limits, telemetry.
     OwnKey,
     /// A path outside the data plane.
     Elsewhere,
