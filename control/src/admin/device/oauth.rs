@@ -21,11 +21,10 @@ use crate::admin::query::Query;
 use crate::admin::reach::Reach;
 use crate::admin::{ApiError, App, Request, RequestId, console, json};
 use crate::common::actor::{Actor, Who};
-use crate::common::change::{AllowlistEdit, FieldChange};
 use crate::db::device_sign_ins::{self, Approval, DeviceSignIn, DeviceState};
 use crate::db::principals;
 use crate::writer::command::device_sign_ins::{BeginDeviceSignIn, CompleteDeviceSignIn};
-use crate::writer::command::keys::{EditKey, KeyOperation};
+use crate::writer::command::keys::EditKey;
 use crate::writer::command::{AdminWrite, Answer, Command, CommandRefusal};
 
 /// True if the path is one of the authorization server.
@@ -253,18 +252,7 @@ async fn revoke(app: &App, request: &Request) -> Result<Response<Body>, ApiError
         let address = request.parts.extensions.get::<ClientAddress>().map(|ClientAddress(address)| *address);
         let who = acts_as.map_or(Who::Gateway, Who::Human);
         let actor = Actor { who, address, request_id: RequestId::of(&request.parts.headers).text() };
-        let revoke = EditKey {
-            id,
-            if_version: None,
-            name: None,
-            acts_as: FieldChange::Keep,
-            expires_at_ms: FieldChange::Keep,
-            allowlist: AllowlistEdit::default(),
-            tags: None,
-            recoverable: None,
-            edge: Some(KeyOperation::Revoke),
-        };
-        write(app, revoke, actor).await?;
+        write(app, EditKey::revoke(id), actor).await?;
     }
     // The answer does not tell whether there was such a key.
     json(&json!({}))

@@ -34,6 +34,23 @@ pub(crate) struct EditKey {
     pub(crate) edge: Option<KeyOperation>,
 }
 
+impl EditKey {
+    /// Revokes a key, and changes nothing else.
+    pub(crate) fn revoke(id: String) -> Self {
+        Self {
+            id,
+            if_version: None,
+            name: None,
+            acts_as: FieldChange::Keep,
+            expires_at_ms: FieldChange::Keep,
+            allowlist: AllowlistEdit::default(),
+            tags: None,
+            recoverable: None,
+            edge: Some(KeyOperation::Revoke),
+        }
+    }
+}
+
 /// Deletes a revoked key, and with the last key of a family, the limits of the family. Usage records keep the key's
 /// id.
 #[derive(Debug)]
