@@ -1,7 +1,9 @@
 //! Adds exchanges up to rows of the table, in memory.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
+use hashbrown::HashMap;
+use hashbrown::hash_map::{Entry, EntryRef};
 use records::varint::{put, take};
 use records::{Record, Trace};
 
@@ -43,9 +45,18 @@ pub(super) struct DayNames(HashMap<(Section, u64), NameSet>);
 /// Sums of exchanges: minutes by target, and hours by the names of other sections.
 #[derive(Debug, Default)]
 pub(crate) struct PeriodTally {
-    rows: HashMap<PeriodKey, PeriodSums>,
+    /// The sums of the exchanges that name the same, by section, start of the period and names. An exchange finds them without a
+    /// copy of its names.
+    rows: HashMap<(Section, u64), HashMap<String, HashMap<String, Counted>>>,
     /// The number of exchanges.
     pub(super) exchanges: u64,
+}
+
+/// Sums, and the row that counts them.
+#[derive(Debug)]
+struct Counted {
+    key: PeriodKey,
+    sums: PeriodSums,
 }
 
 impl PeriodKey {
@@ -123,8 +134,8 @@ impl DayNames {
         is_fixed: bool,
     ) -> DbResult<Target<'a>> {
         let known = match self.0.entry((section, day)) {
-            std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
-            std::collections::hash_map::Entry::Vacant(place) => place.insert(table::names(db, section, day)?),
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(table::names(db, section, day)?),
         };
         let key = (Box::from(names.0), Box::from(names.1));
         if known.contains(&key) {
@@ -159,14 +170,12 @@ impl PeriodTally {
         mut name: impl for<'n> FnMut((Section, u64), Target<'n>) -> DbResult<Target<'n>>,
     ) -> DbResult<()> {
         let minute = record.started_at_ms / MINUTE_MS;
-        let day = minute - minute % DAY_MINUTES;
         let mut own = PeriodFigures::default();
         let mut found = Ok(());
         each_part(record, trace, |target, part| {
             own.take(part);
-            match name((Section::Target, day), target) {
-                Ok(target) => {
-                    let sums = self.row(Grain::Minute, Section::Target, minute, target);
+            match self.row(Section::Target, minute, target, &mut name) {
+                Ok(sums) => {
                     sums.figures.take(part);
                     if let Part::Exchange { record, .. } = part {
                         sums.target.add_exchange(record);
@@ -177,25 +186,43 @@ impl PeriodTally {
         });
         found?;
         for step in trace {
-            let target = name((Section::Target, day), (step.provider, step.model))?;
-            self.row(Grain::Minute, Section::Target, minute, target).target.add_result(step.result);
+            let sums = self.row(Section::Target, minute, (step.provider, step.model), &mut name)?;
+            sums.target.add_result(step.result);
         }
         for section in Section::NAMED {
-            let names = name((section, day), (section.name_of(record), ""))?;
-            self.row(Grain::Hour, section, minute, names).figures.add(&own);
+            self.row(section, minute, (section.name_of(record), ""), &mut name)?.figures.add(&own);
         }
         self.exchanges += 1;
         Ok(())
     }
 
-    fn row(&mut self, grain: Grain, section: Section, minute: u64, names: Target<'_>) -> &mut PeriodSums {
-        self.rows.entry(PeriodKey::new(grain, section, minute, names)).or_default()
+    /// Returns the sums of the row that counts `names` in the shortest period of the section at `minute`.
+    fn row(
+        &mut self,
+        section: Section,
+        minute: u64,
+        names: Target<'_>,
+        counted: &mut impl for<'n> FnMut((Section, u64), Target<'n>) -> DbResult<Target<'n>>,
+    ) -> DbResult<&mut PeriodSums> {
+        let grain = if section == Section::Target { Grain::Minute } else { Grain::Hour };
+        let start = minute - minute % grain.minutes();
+        let named = self.rows.entry((section, start)).or_default().entry_ref(names.0).or_default();
+        let row = match named.entry_ref(names.1) {
+            EntryRef::Occupied(known) => known.into_mut(),
+            EntryRef::Vacant(place) => {
+                let day = minute - minute % DAY_MINUTES;
+                let key = PeriodKey::new(grain, section, minute, counted((section, day), names)?);
+                place.insert(Counted { key, sums: PeriodSums::default() })
+            }
+        };
+        Ok(&mut row.sums)
     }
 
     /// Returns the sums with those of the longer periods, and of all names, in the order of the table.
     pub(crate) fn rolled_up(self) -> BTreeMap<PeriodKey, PeriodSums> {
         let mut all = BTreeMap::<PeriodKey, PeriodSums>::new();
-        for (key, sums) in self.rows {
+        let rows = self.rows.into_values().flat_map(HashMap::into_values).flat_map(HashMap::into_values);
+        for Counted { key, sums } in rows {
             key.each_containing(|key| {
                 let is_of_all = key.section == Section::All;
                 let row = all.entry(key).or_default();
