@@ -1,10 +1,11 @@
 //! The answer of an upstream: the header fields that are kept, and the body, whatever it comes from.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use shared::clock::unix_ms;
 use shared::routing::{InstanceReach, ProviderInstance};
@@ -155,7 +156,7 @@ pub(crate) enum UpstreamBody {
     Http1(Box<UpstreamConnection>),
     Http2 {
         incoming: Incoming,
-        _lease: StreamLease,
+        lease: StreamLease,
     },
     Echo(Box<EchoBody>),
     Voice(Box<VoiceBody>),
@@ -182,9 +183,11 @@ impl UpstreamBody {
             Self::Http1(connection) => {
                 connection.poll_data(cx).map(|item| item.map(|data| data.map_err(|_| Broken)))
             }
-            Self::Http2 { incoming, .. } => {
-                poll_incoming(incoming, cx).map(|item| item.map(|data| data.map_err(|_| Broken)))
-            }
+            Self::Http2 { incoming, lease } => match ready!(poll_incoming(incoming, cx)) {
+                // hyper takes an answer for complete that a GOAWAY without an error cuts off.
+                None if lease.is_leaving() && !incoming.is_end_stream() => Poll::Ready(Some(Err(Broken))),
+                item => Poll::Ready(item.map(|data| data.map_err(|_| Broken))),
+            },
             Self::Echo(echo) => echo.poll_data(cx),
             Self::Voice(voice) => voice.poll_data(cx),
             Self::Tapped(tapped) => tapped.poll_data(cx),

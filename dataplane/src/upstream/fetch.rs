@@ -129,7 +129,7 @@ async fn send_http2(io: UpstreamIo, request: Request<Bytes>) -> Result<FetchedAn
     *outgoing.headers_mut() = own_headers(request.headers());
     shared.sender.ready().await?;
     let (head, incoming) = shared.sender.send_request(outgoing).await?.into_parts();
-    let body = UpstreamBody::Http2 { incoming, _lease: StreamLease::of_single_request(&shared) };
+    let body = UpstreamBody::Http2 { incoming, lease: StreamLease::of_single_request(&shared) };
     Ok((head.status, head.headers, body))
 }
 

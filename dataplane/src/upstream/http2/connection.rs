@@ -38,6 +38,8 @@ pub(super) struct SharedState {
     pub(super) flooded: Cell<bool>,
     /// The upstream's judgement of the client certificate, if that ended the connection.
     pub(super) rejection: RefCell<Option<DialError>>,
+    /// True if the upstream has sent a GOAWAY.
+    pub(super) is_leaving: Cell<bool>,
     /// True if the connection takes no further requests. Those on it continue.
     pub(super) retired: Cell<bool>,
     /// The time since which the connection has no request, in the worker's seconds; unknown until the next sweep.
@@ -102,6 +104,11 @@ impl SharedConnection {
         let driver = self.driver.try_borrow().ok();
         let announced = driver.as_ref().and_then(|driver| Some(driver.as_ref()?.current_max_send_streams()));
         announced.unwrap_or(STREAMS_AT_FIRST).clamp(STREAMS_AT_FIRST, STREAMS_MAX)
+    }
+
+    /// True if the upstream has announced that it leaves (GOAWAY).
+    pub(super) fn is_leaving(&self) -> bool {
+        self.state.is_leaving.get()
     }
 
     /// True if the connection can take one more request.

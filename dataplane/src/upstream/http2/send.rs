@@ -43,7 +43,7 @@ pub(in crate::upstream) async fn send_http2(
     lease.connection.note_answer();
     let (head, incoming) = answer.into_parts();
     let kept = upstreams.keep(request, &head);
-    let body = UpstreamBody::Http2 { incoming, _lease: lease };
+    let body = UpstreamBody::Http2 { incoming, lease };
     Ok(UpstreamResponse { status: head.status.as_u16(), head: kept, body })
 }
 

@@ -246,6 +246,11 @@ impl StreamLease {
         Self { connection: connection.clone(), home }
     }
 
+    /// True if the upstream has announced that it leaves (GOAWAY).
+    pub(in crate::upstream) fn is_leaving(&self) -> bool {
+        self.connection.is_leaving()
+    }
+
     /// Returns the place of the only request of a connection.
     pub(in crate::upstream) fn of_single_request(connection: &SharedConnection) -> Self {
         Self::new(connection, Weak::new())

@@ -1,6 +1,10 @@
-//! The socket below hyper. It records that something was read, reports the settings of the upstream, and limits interim answers (1xx). hyper skips these without
-//! a limit, so they are counted here: each is a HEADERS frame without END_STREAM, and a stream has at most one other such
-//! frame.
+//! The socket below hyper. It records that something was read, reports the settings of the upstream, and repairs two things:
+//!
+//! - hyper skips interim answers (1xx) without a limit. They are counted here: each is a HEADERS frame without END_STREAM, and
+//!   a stream has at most one other such frame.
+//! - hyper takes a stream that is reset with NO_ERROR for complete, because a server may do so after its answer (RFC 9113
+//!   section 8.1). Before the end of an answer it is an error, so the code becomes CANCEL then: part of an answer must not
+//!   pass for the whole.
 
 #![expect(clippy::indexing_slicing, reason = "positions are checked against the lengths right before")]
 
@@ -16,7 +20,7 @@ use super::connection::SharedState;
 use crate::upstream::dial::{UpstreamIo, rejected_certificate};
 
 /// Maximum interim answers per request. Upstreams that use them as keep-alives send one every few seconds.
-const INTERIM_MAX: usize = 100;
+const INTERIM_MAX: u8 = 100;
 
 /// A socket that fails when an upstream exceeds the limit on interim answers.
 #[derive(Debug)]
@@ -55,8 +59,22 @@ struct Frames {
     head_bytes: usize,
     payload_left: usize,
     settings: Settings,
-    /// Stream number and its count of HEADERS frames. Streams that map to the same slot replace each other.
-    streams: Box<[(u32, usize); PLACES]>,
+    /// True if the payload is the code of a reset, and the answer of the stream has not ended.
+    resets_unended: bool,
+    /// True if a GOAWAY has arrived.
+    is_leaving: bool,
+    /// Streams that map to the same slot replace each other.
+    streams: Box<[Stream; PLACES]>,
+}
+
+/// What is known of a stream.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stream {
+    number: u32,
+    /// HEADERS frames without END_STREAM.
+    heads: u8,
+    /// True if the answer has ended.
+    has_ended: bool,
 }
 
 /// How far the first settings of the upstream have arrived.
@@ -70,9 +88,14 @@ enum Settings {
 const HEAD_BYTES: usize = 9;
 /// Number of slots: more than the concurrent streams of one connection.
 const PLACES: usize = 256;
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
 const END_STREAM: u8 = 1;
+/// The last byte of the code CANCEL.
+const CANCEL: u8 = 8;
 
 impl Default for Frames {
     fn default() -> Self {
@@ -81,23 +104,25 @@ impl Default for Frames {
             head_bytes: 0,
             payload_left: 0,
             settings: Settings::Missing,
-            streams: Box::new([(0, 0); PLACES]),
+            resets_unended: false,
+            is_leaving: false,
+            streams: Box::new([Stream::default(); PLACES]),
         }
     }
 }
 
 impl Frames {
     /// Parses further `bytes`; returns false once a stream has too many HEADERS frames.
-    fn pass(&mut self, mut bytes: &[u8]) -> bool {
+    fn pass(&mut self, mut bytes: &mut [u8]) -> bool {
         while !bytes.is_empty() {
-            let skipped = self.payload_left.min(bytes.len());
-            self.payload_left -= skipped;
-            bytes = &bytes[skipped..];
+            let (payload, rest) = bytes.split_at_mut(self.payload_left.min(bytes.len()));
+            self.payload_left -= payload.len();
+            self.end_reset(payload);
             let room = &mut self.head[self.head_bytes..];
-            let count = room.len().min(bytes.len());
-            room[..count].copy_from_slice(&bytes[..count]);
-            self.head_bytes += count;
-            bytes = &bytes[count..];
+            let (head, rest) = rest.split_at_mut(room.len().min(rest.len()));
+            room[..head.len()].copy_from_slice(head);
+            self.head_bytes += head.len();
+            bytes = rest;
             if self.head_bytes == HEAD_BYTES {
                 self.head_bytes = 0;
                 if !self.begin() {
@@ -111,22 +136,45 @@ impl Frames {
         true
     }
 
+    /// Turns NO_ERROR into CANCEL with the last byte of the code.
+    fn end_reset(&mut self, payload: &mut [u8]) {
+        if self.resets_unended
+            && self.payload_left == 0
+            && let Some(last) = payload.last_mut()
+        {
+            self.resets_unended = false;
+            *last = if *last == 0 { CANCEL } else { *last };
+        }
+    }
+
     /// Parses a complete frame header; returns false if its stream has too many HEADERS frames.
     fn begin(&mut self) -> bool {
-        let [a, b, c, kind, flags, stream @ ..] = self.head;
+        let [a, b, c, kind, flags, number @ ..] = self.head;
         self.payload_left = usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap_or(usize::MAX);
-        if kind == SETTINGS && self.settings == Settings::Missing {
-            self.settings = Settings::Arriving;
+        let ends = flags & END_STREAM != 0;
+        let number = u32::from_be_bytes(number) & (u32::MAX >> 1);
+        match kind {
+            HEADERS if !ends => {
+                let stream = self.stream(number);
+                stream.heads = stream.heads.saturating_add(1);
+                return stream.heads <= INTERIM_MAX + 1;
+            }
+            HEADERS | DATA if ends => self.stream(number).has_ended = true,
+            RST_STREAM => self.resets_unended = !self.stream(number).has_ended,
+            SETTINGS if self.settings == Settings::Missing => self.settings = Settings::Arriving,
+            GOAWAY => self.is_leaving = true,
+            _ => {}
         }
-        if kind != HEADERS || flags & END_STREAM != 0 {
-            return true;
+        true
+    }
+
+    fn stream(&mut self, number: u32) -> &mut Stream {
+        let place = usize::try_from(number / 2).unwrap_or_default() % PLACES;
+        let stream = &mut self.streams[place];
+        if stream.number != number {
+            *stream = Stream { number, ..Stream::default() };
         }
-        let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
-        let place = usize::try_from(stream / 2).unwrap_or_default() % PLACES;
-        let (known, heads) = &mut self.streams[place];
-        *heads = if *known == stream { *heads + 1 } else { 1 };
-        *known = stream;
-        *heads <= INTERIM_MAX + 1
+        stream
     }
 }
 
@@ -139,11 +187,12 @@ impl AsyncRead for Counted {
         let before = buf.filled().len();
         let read = ready!(Pin::new(&mut self.io).poll_read(cx, buf));
         ready!(self.noting(Poll::Ready(read)))?;
-        let bytes = &buf.filled()[before..];
+        let bytes = &mut buf.filled_mut()[before..];
         if !bytes.is_empty() {
             self.state.reads.update(|reads| reads.wrapping_add(1));
         }
         if self.frames.pass(bytes) {
+            self.state.is_leaving.set(self.frames.is_leaving);
             if self.frames.settings == Settings::Complete
                 && let Some(settled) = self.settled.take()
             {
@@ -193,17 +242,43 @@ mod tests {
         [&[0, 0, 2, HEADERS, flags][..], &stream.to_be_bytes(), &[HEADERS; 2]].concat()
     }
 
+    fn passes(frames: &mut Frames, bytes: &[u8]) -> bool {
+        frames.pass(&mut bytes.to_vec())
+    }
+
+    #[test]
+    fn a_reset_without_an_error_before_the_end_of_an_answer_is_a_cancellation() {
+        let reset = |stream: u32, code: u32| {
+            [&[0, 0, 4, RST_STREAM, 0][..], &stream.to_be_bytes(), &code.to_be_bytes()].concat()
+        };
+        let data =
+            |stream: u32, flags: u8| [&[0, 0, 1, DATA, flags][..], &stream.to_be_bytes(), &[3]].concat();
+        let given = [
+            [headers(1, 4), headers(3, 4), headers(5, 5), data(1, 0), data(3, 1)].concat(),
+            [reset(1, 0), reset(3, 0), reset(5, 0), reset(7, 2), reset(9, 0)].concat(),
+        ];
+        let want = [reset(1, 8), reset(3, 0), reset(5, 0), reset(7, 2), reset(9, 8)].concat();
+        let want = [given[0].clone(), want].concat();
+        for piece in [1, 2, 3, 5, 7, 13, 1 << 20] {
+            let (mut frames, mut bytes) = (Frames::default(), given.concat());
+            assert!(bytes.chunks_mut(piece).all(|bytes| frames.pass(bytes)));
+            assert_eq!(bytes, want, "{piece} bytes at a time");
+        }
+    }
+
     #[test]
     fn the_first_settings_are_complete_with_their_last_byte() {
         let settings = [&[0, 0, 6, SETTINGS, 0, 0, 0, 0, 0][..], &[0, 3, 0, 0, 0, 4]].concat();
         for cut in 0..settings.len() {
             let mut frames = Frames::default();
             let (first, rest) = settings.split_at(cut);
-            assert!(frames.pass(first) && frames.settings != Settings::Complete, "{cut} bytes");
-            assert!(frames.pass(rest) && frames.settings == Settings::Complete, "after {cut} bytes");
+            assert!(passes(&mut frames, first) && frames.settings != Settings::Complete, "{cut} bytes");
+            assert!(passes(&mut frames, rest) && frames.settings == Settings::Complete, "after {cut} bytes");
         }
         let mut frames = Frames::default();
-        assert!(frames.pass(&[0, 0, 0, SETTINGS, 0, 0, 0, 0, 0]) && frames.settings == Settings::Complete);
+        assert!(
+            frames.pass(&mut [0, 0, 0, SETTINGS, 0, 0, 0, 0, 0]) && frames.settings == Settings::Complete
+        );
     }
 
     #[test]
@@ -215,7 +290,7 @@ mod tests {
             for (bytes, want) in [(&fits, true), (&ended, true), (&too_many, false)] {
                 let mut frames = Frames::default();
                 assert_eq!(
-                    bytes.chunks(piece).all(|bytes| frames.pass(bytes)),
+                    bytes.chunks(piece).all(|bytes| passes(&mut frames, bytes)),
                     want,
                     "{piece} bytes at a time"
                 );
