@@ -98,12 +98,12 @@ impl SharedConnection {
         Ok((Self { sender, driver, state }, settings))
     }
 
-    /// Returns the number of requests that the connection takes at the same time. An upstream that currently accepts none
-    /// gets one, which waits for its permission.
+    /// Returns the number of requests that the connection takes at the same time. It is 0 while the upstream accepts none,
+    /// as one does that is about to leave: requests then get another connection.
     pub(super) fn streams_max(&self) -> usize {
         let driver = self.driver.try_borrow().ok();
         let announced = driver.as_ref().and_then(|driver| Some(driver.as_ref()?.current_max_send_streams()));
-        announced.unwrap_or(STREAMS_AT_FIRST).clamp(STREAMS_AT_FIRST, STREAMS_MAX)
+        announced.unwrap_or(STREAMS_AT_FIRST).min(STREAMS_MAX)
     }
 
     /// True if the upstream has announced that it leaves (GOAWAY).

@@ -176,7 +176,8 @@ impl SharedConnections {
         let report = if connection.has_requests() { Report::None } else { Report::First };
         let error = match tokio::time::timeout(SETTINGS_TIMEOUT, settings).await {
             Ok(Ok(())) => {
-                self.streams_expected.set(connection.streams_max());
+                // Even a connection that accepts none now has taken one.
+                self.streams_expected.set(connection.streams_max().max(1));
                 return self.serve_waiting();
             }
             Ok(Err(_)) => {
