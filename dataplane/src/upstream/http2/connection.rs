@@ -53,10 +53,11 @@ pub(super) const STREAMS_MAX: usize = 100;
 const STREAMS_AT_FIRST: usize = 1;
 /// Stream window: bytes of an answer that an upstream may send before the gateway reads them.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
-/// Connection window: all streams together may use up theirs, so that clients that read nothing take nothing from the
-/// others.
-const CONNECTION_WINDOW_BYTES: u32 = STREAM_WINDOW_BYTES * 100;
-const _: () = assert!(CONNECTION_WINDOW_BYTES as usize == STREAM_WINDOW_BYTES as usize * STREAMS_MAX);
+/// Connection window. All streams together may use up theirs, so that clients that read nothing take nothing from the
+/// others. It is four times as large as that, because h2 derives from it how much the overhead of small DATA frames may be that
+/// nobody has read yet, and ends the connection beyond: frames of 100 bytes, as events of tokens are, never get there.
+const CONNECTION_WINDOW_BYTES: u32 = STREAM_WINDOW_BYTES * 400;
+const _: () = assert!(CONNECTION_WINDOW_BYTES as usize == STREAM_WINDOW_BYTES as usize * STREAMS_MAX * 4);
 /// Pings of all connections.
 const PINGS: Pings = Pings { after: Duration::from_secs(30), timeout: Duration::from_secs(10) };
 /// Times after which a silent upstream is asked for a sign of life (PING), and after which its connection ends without
