@@ -38,6 +38,9 @@ const IDLE_MAX: usize = 1_024;
 /// Seconds after which an idle connection is closed. Load balancers and servers usually close theirs after 60 s; the pool
 /// is earlier, so that a request does not meet the close.
 pub(super) const IDLE_SECONDS_MAX: u32 = 50;
+/// Seconds after which a connection takes no further requests, so that a changed address of an upstream is followed even by
+/// connections that are never idle.
+pub(super) const AGE_SECONDS_MAX: u32 = 600;
 /// Maximum origins of one such combination that are remembered without a connection.
 const ORIGINS_MAX: usize = 1_024;
 /// Number of combinations of TLS and HTTP version.
@@ -86,8 +89,8 @@ impl Pool {
 
     /// Returns a connection to the pool after a complete answer, if it can take another request. A connection that the
     /// upstream has closed is detected when it is taken. `now` is the worker's coarse clock.
-    pub(crate) fn put(&self, origin: &Origin, connection: Box<UpstreamConnection>, now: u32) {
-        if !connection.is_finished() {
+    pub(crate) fn put(&self, origin: &Origin, mut connection: Box<UpstreamConnection>, now: u32) {
+        if !connection.is_finished() || connection.seconds_since_first_rest(now) >= AGE_SECONDS_MAX {
             return;
         }
         connection.rest();
@@ -116,7 +119,7 @@ impl Pool {
                     now.wrapping_sub(idle.since) < IDLE_SECONDS_MAX && idle.connection.is_reusable()
                 });
                 if let Some(shared) = &slot.http2 {
-                    shared.sweep(now, IDLE_SECONDS_MAX);
+                    shared.sweep(now, IDLE_SECONDS_MAX, AGE_SECONDS_MAX);
                 }
                 // A slot without a connection still knows what its origin speaks.
                 let is_shared = slot.http2.as_ref().is_some_and(|shared| is_known || !shared.is_empty());

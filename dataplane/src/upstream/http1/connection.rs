@@ -37,6 +37,8 @@ pub(crate) struct UpstreamConnection {
     next: Option<hyper::Result<Bytes>>,
     /// The proxy at the other end, if it passes requests on.
     forwarder: Option<Arc<Proxy>>,
+    /// The time of the first complete answer, in the worker's seconds.
+    rested_first: Option<u32>,
 }
 
 /// hyper's connection, and the state needed to poll it.
@@ -72,7 +74,7 @@ impl UpstreamConnection {
         let quiet = Arc::new(QuietWaker::new());
         let waker = Waker::from(Arc::clone(&quiet));
         let driver = Driver { connection: Some(connection), quiet, waker, tally };
-        Ok(Self { sender, driver, body: None, next: None, forwarder })
+        Ok(Self { sender, driver, body: None, next: None, forwarder, rested_first: None })
     }
 
     /// Sends a request and waits for the head of its answer. An upstream may answer before it has read the whole
@@ -164,6 +166,11 @@ impl UpstreamConnection {
     /// Returns true if the last answer has ended and the connection can take another request.
     pub(crate) fn is_finished(&self) -> bool {
         self.body.is_none() && self.driver.connection.is_some() && self.sender.is_ready()
+    }
+
+    /// Returns the time since the first complete answer. `now` is the worker's coarse clock.
+    pub(crate) fn seconds_since_first_rest(&mut self, now: u32) -> u32 {
+        now.wrapping_sub(*self.rested_first.get_or_insert(now))
     }
 
     /// Prepares the connection for the pool.

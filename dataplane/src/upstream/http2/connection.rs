@@ -42,6 +42,8 @@ pub(super) struct SharedState {
     pub(super) is_leaving: Cell<bool>,
     /// True if the connection takes no further requests. Those on it continue.
     pub(super) retired: Cell<bool>,
+    /// The time of the first sweep that met the connection, in the worker's seconds.
+    known_since: Cell<Option<u32>>,
     /// The time since which the connection has no request, in the worker's seconds; unknown until the next sweep.
     idle_since: Cell<Option<u32>>,
 }
@@ -158,6 +160,16 @@ impl SharedConnection {
         let since = state.idle_since.get().unwrap_or(now);
         state.idle_since.set(Some(since));
         now.wrapping_sub(since) >= seconds_max
+    }
+
+    /// Retires a connection that has been in use for `seconds_max`, so that a changed address of the upstream is followed
+    /// although the connection is never idle.
+    pub(super) fn age(&self, now: u32, seconds_max: u32) {
+        let since = self.state.known_since.get().unwrap_or(now);
+        self.state.known_since.set(Some(since));
+        if now.wrapping_sub(since) >= seconds_max {
+            self.retire();
+        }
     }
 
     /// Counts one more request on the connection.

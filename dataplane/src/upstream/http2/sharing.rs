@@ -100,10 +100,12 @@ impl SharedConnections {
         }
     }
 
-    /// Closes idle connections and forgets those that have ended. `now` is the worker's coarse clock.
-    pub(in crate::upstream) fn sweep(&self, now: u32, idle_seconds_max: u32) {
-        let is_kept =
-            |shared: &SharedConnection| shared.is_usable() && !shared.is_idle(now, idle_seconds_max);
+    /// Closes idle connections, retires old ones and forgets those that have ended. `now` is the worker's coarse clock.
+    pub(in crate::upstream) fn sweep(&self, now: u32, idle_seconds_max: u32, age_seconds_max: u32) {
+        let is_kept = |shared: &SharedConnection| {
+            shared.age(now, age_seconds_max);
+            shared.is_usable() && !shared.is_idle(now, idle_seconds_max)
+        };
         self.connections.borrow_mut().retain(is_kept);
     }
 

@@ -19,7 +19,7 @@ use super::connection::{Pings, STREAMS_MAX, SharedConnection};
 use super::sharing::{DIALS_MAX, Place, SharedConnections, StreamLease};
 use crate::upstream::SendError;
 use crate::upstream::dial::{Tls, UpstreamIo};
-use crate::upstream::pool::IDLE_SECONDS_MAX;
+use crate::upstream::pool::{AGE_SECONDS_MAX, IDLE_SECONDS_MAX};
 use crate::upstream::request::SegmentedBody;
 use crate::upstream::resolve::Resolver;
 
@@ -188,7 +188,7 @@ async fn an_idle_connection_is_closed() {
         std::fs::remove_file(&path).unwrap();
         far.write_all(NO_SETTINGS).await.unwrap();
         let place = waiting.join_next().await.unwrap().unwrap().unwrap();
-        let sweep = |now| shared.sweep(now, IDLE_SECONDS_MAX);
+        let sweep = |now| shared.sweep(now, IDLE_SECONDS_MAX, u32::MAX);
         [0, 1_000].into_iter().for_each(sweep);
         assert!(!shared.is_empty(), "it has a request");
         drop(place);
@@ -200,6 +200,36 @@ async fn an_idle_connection_is_closed() {
         assert!(closed.is_ok() && shared.is_empty(), "the socket is closed");
     };
     LocalSet::new().run_until(sweeping).await;
+}
+
+/// The name of the upstream may have another address by then.
+#[tokio::test]
+async fn an_old_connection_finishes_its_requests_and_takes_no_others() {
+    let ageing = async {
+        let (origin, path) = origin("old");
+        let listener = UnixListener::bind(&path).unwrap();
+        let shared: Rc<SharedConnections> = Rc::default();
+        let mut waiting = wait_for_places(&shared, &origin, 1);
+        let (mut first, _) = listener.accept().await.unwrap();
+        first.write_all(NO_SETTINGS).await.unwrap();
+        let place = waiting.join_next().await.unwrap().unwrap().unwrap();
+        let sweep = |now| shared.sweep(now, IDLE_SECONDS_MAX, AGE_SECONDS_MAX);
+        [5, 4 + AGE_SECONDS_MAX].into_iter().for_each(sweep);
+        let young = wait_for_places(&shared, &origin, 1).join_all().await;
+        sweep(5 + AGE_SECONDS_MAX);
+        let mut later = wait_for_places(&shared, &origin, 1);
+        let _second = listener.accept().await.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(later.join_next().await.unwrap().unwrap().is_ok(), "it gets another connection");
+        drop(young);
+        let mut rest = [0; 1 << 10];
+        let open = async { while first.read(&mut rest).await.unwrap() > 0 {} };
+        assert!(tokio::time::timeout(Duration::from_millis(50), open).await.is_err(), "a request is on it");
+        drop(place);
+        let closed = tokio::time::timeout(Duration::from_secs(20), first.read_to_end(&mut Vec::new())).await;
+        assert!(closed.is_ok(), "the socket is closed");
+    };
+    LocalSet::new().run_until(ageing).await;
 }
 
 #[tokio::test]
