@@ -25,8 +25,9 @@ use super::service::{AnswerBody, Service};
 
 /// Stream window: bytes of a request body that a client may send before the gateway reads them.
 const WINDOW_BYTES: u32 = 256 << 10;
-/// Maximum bytes that hyper buffers for the streams of a connection.
-const BUFFER_BYTES_MAX: usize = 128 << 10;
+/// Maximum bytes of an answer that hyper buffers for each stream, if the client grants a window but does not read its socket:
+/// two frames, so that one can be made while the other is written.
+const BUFFER_BYTES_MAX: usize = 2 * PIECE_BYTES_MAX;
 /// Maximum number of concurrent requests on one connection.
 const STREAMS_MAX: u32 = 128;
 /// Maximum bytes of a piece that is passed to hyper, which sends frames of at most this size. If a client's window
