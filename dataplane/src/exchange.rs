@@ -388,7 +388,15 @@ fn websocket_refused() -> Fault {
 
 #[cfg(test)]
 mod tests {
+    use shared::usage::UsageEvent;
+    use wire::native;
+    use wire::request::InputSize;
+    use wire::stream::StreamOptions;
+
     use super::*;
+    use crate::relay::Relay;
+    use crate::upstream::UpstreamBody;
+    use crate::upstream::http1::UpstreamConnection;
 
     fn bytes_of<'a, F>(_: fn(&'a Exchange, &'a Parts, Inbound) -> F) -> usize {
         size_of::<F>()
@@ -398,5 +406,27 @@ mod tests {
     fn the_future_of_an_exchange_takes_at_most_2832_bytes() {
         let bytes = bytes_of(Exchange::answer);
         assert!(bytes <= 2_832, "{bytes}");
+    }
+
+    /// What the gateway itself holds of a stream that is relayed: the future of its exchange is gone by then. The buffers are
+    /// hyper's.
+    #[test]
+    fn a_held_stream_takes_at_most_4_kb_besides_the_buffers() {
+        for dialect in [Dialect::Chat, Dialect::Messages, Dialect::Responses, Dialect::Gemini] {
+            let reader = native::stream(dialect, StreamOptions::default());
+            let parts = [
+                ("relay and record", size_of::<Relay>()),
+                ("usage event", size_of::<UsageEvent>()),
+                ("reader of events", size_of_val(&*reader)),
+                ("connection to the upstream", size_of::<UpstreamConnection>()),
+                ("body of the answer", size_of::<UpstreamBody>()),
+                ("running exchange", size_of::<RunningEntry>()),
+                ("caller", size_of::<Caller>()),
+                ("size of the input", size_of::<InputSize>()),
+                ("state of the connection", size_of::<ConnectionState>()),
+            ];
+            let sum = parts.iter().map(|(_, bytes)| bytes).sum::<usize>();
+            assert!(sum <= 4_096, "{dialect:?}: {sum} of {parts:?}");
+        }
     }
 }
