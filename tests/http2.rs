@@ -9,11 +9,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::figure::{figure, promised, times};
+use crate::support::figure::promised;
 use crate::support::gateway::{ADMIN_KEY, Setup};
-use crate::support::h2_frames::{
-    CONTINUATION, DATA, END_HEADERS, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame,
-};
+use crate::support::h2_frames::{DATA, END_HEADERS, HEADERS, SETTINGS, frame};
 use crate::support::h2_upstream::{H2Answer, H2Upstream};
 use crate::support::tls::Authority;
 use crate::support::{Answer, Gate, Gateway, Upstream, Yaml, chat};
@@ -190,100 +188,6 @@ async fn tls_upstreams_need_a_certificate_that_is_trusted() {
     let text = answer.json()["error"]["message"].as_str().unwrap().to_owned();
     assert!(text.contains("its certificate is"), "{text}");
     assert_eq!(upstream.requests().len(), 1, "no request is sent to an untrusted server");
-}
-
-/// Returns the header block of a request for `/health`, without table entries.
-fn header_block(method: u8) -> Vec<u8> {
-    let mut block = vec![method, 0x86, 0x04, 7];
-    block.extend_from_slice(b"/health");
-    block.extend_from_slice(&[0x01, 1, b'a']);
-    block
-}
-
-const GET: u8 = 0x82;
-const POST: u8 = 0x83;
-
-/// Returns the frames of one round of a flood.
-type Round = Box<dyn Fn(u32) -> Vec<u8> + Send>;
-
-/// Returns floods: for each, its name, its opening frames, and the frames of each round.
-fn floods() -> Vec<(&'static str, Vec<u8>, Round)> {
-    let open = frame(HEADERS, END_HEADERS, 1, &header_block(POST));
-    vec![
-        (
-            "rapid reset",
-            Vec::new(),
-            Box::new(|round| {
-                let stream = 2 * round + 1;
-                let mut frames = frame(HEADERS, END_HEADERS, stream, &header_block(GET));
-                frames.extend(frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]));
-                frames
-            }),
-        ),
-        (
-            "resets that the other side is made to send",
-            Vec::new(),
-            Box::new(|round| {
-                let stream = 2 * round + 1;
-                let mut frames = frame(HEADERS, END_HEADERS, stream, &header_block(POST));
-                frames.extend(frame(WINDOW_UPDATE, 0, stream, &[0, 0, 0, 0]));
-                frames
-            }),
-        ),
-        ("endless CONTINUATION", frame(HEADERS, 0, 1, &header_block(GET)), {
-            Box::new(|_| frame(CONTINUATION, 0, 1, &[0x00, 1, b'x', 1, b'y'].repeat(200)))
-        }),
-        ("PING", Vec::new(), Box::new(|_| frame(PING, 0, 0, &[7; 8]))),
-        ("SETTINGS", Vec::new(), Box::new(|_| frame(SETTINGS, 0, 0, &[0, 4, 0, 1, 0, 0]))),
-        ("empty DATA", open.clone(), Box::new(|_| frame(DATA, 0, 1, &[]))),
-        ("empty SETTINGS", Vec::new(), Box::new(|_| frame(SETTINGS, 0, 0, &[]))),
-        ("WINDOW_UPDATE", open, Box::new(|_| frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]))),
-    ]
-}
-
-#[tokio::test]
-async fn floods_of_frames_cost_little_memory_and_delay_no_other_client() {
-    const ROUNDS: u32 = 50_000;
-    let upstream = Upstream::start().await;
-    upstream.always(Answer::completion("ok"));
-    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
-    assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
-    for (name, opening, round) in floods() {
-        let memory = gateway.memory();
-        let connection = TcpStream::connect(gateway.address()).await.unwrap();
-        let (mut read, mut write) = connection.into_split();
-        let reading = tokio::spawn(async move {
-            let mut sink = vec![0; 64 << 10];
-            while read.read(&mut sink).await.is_ok_and(|length| length > 0) {}
-        });
-        let flooding = tokio::spawn(async move {
-            let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-            bytes.extend(frame(SETTINGS, 0, 0, &[]));
-            bytes.extend(opening);
-            for index in 0..ROUNDS {
-                bytes.extend(round(index));
-                if bytes.len() > 32 << 10 {
-                    if write.write_all(&bytes).await.is_err() {
-                        return;
-                    }
-                    bytes.clear();
-                }
-            }
-            let _ = write.write_all(&bytes).await;
-        });
-        let mut waits = Vec::new();
-        for _ in 0..5 {
-            let sent_at = Instant::now();
-            assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200, "{name}");
-            assert!(sent_at.elapsed() < promised(Duration::from_secs(1)), "{name}: {:?}", sent_at.elapsed());
-            waits.push(sent_at.elapsed());
-        }
-        let _ = tokio::time::timeout(Duration::from_secs(5), flooding).await;
-        let grown = memory.peak();
-        assert!(grown <= 32 << 20, "{name}: {} KiB", grown >> 10);
-        figure("P12", format!("{name}: memory +{} KiB, honest requests {}", grown >> 10, times(&mut waits)));
-        reading.abort();
-    }
 }
 
 /// A handwritten HTTP/2 upstream: answers the first stream of a connection with `count` interim answers (1xx), then

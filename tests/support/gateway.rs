@@ -271,6 +271,11 @@ impl Gateway {
         self.kill().await.start().await
     }
 
+    /// Like [`Gateway::restart`], waiting only until it listens.
+    pub(crate) async fn relaunch(self) -> Self {
+        self.kill().await.launch().await
+    }
+
     /// Stops it by SIGTERM and starts it again on the same state.
     pub(crate) async fn restart_in_order(mut self) -> Self {
         self.signal(Signal::TERM);

@@ -2,7 +2,7 @@
 //! stream, send GOAWAY across requests, announce a limit on streams, or go silent with its sockets open.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadHalf};
 use tokio::net::TcpListener;
@@ -27,6 +27,38 @@ pub(crate) enum Reaction {
     Close,
     /// Reads and writes nothing more on this connection, and keeps it open.
     Freeze,
+    /// Writes the bytes that the function makes for the stream, each piece by itself.
+    Write(Arc<Writing>),
+}
+
+/// Returns what is written for a request, by the number of its stream.
+type Writing = dyn Fn(u32) -> Vec<Vec<u8>> + Send + Sync;
+
+impl Reaction {
+    /// Writes these pieces, each by itself.
+    pub(crate) fn write(pieces: impl Fn(u32) -> Vec<Vec<u8>> + Send + Sync + 'static) -> Self {
+        Self::Write(Arc::new(pieces))
+    }
+}
+
+/// How an upstream behaves on every connection.
+pub(crate) struct Manners {
+    /// Where it listens; port 0 stands for a free one.
+    pub(crate) address: SocketAddr,
+    pub(crate) tls: Option<TlsAcceptor>,
+    /// The settings that it announces first.
+    pub(crate) settings: Vec<(u16, u32)>,
+    /// True if it reacts to the head of a request instead of to its end.
+    pub(crate) reacts_to_heads: bool,
+    /// True if it opens the windows again by what it has read.
+    pub(crate) grants: bool,
+}
+
+impl Default for Manners {
+    fn default() -> Self {
+        let address = ([127, 0, 0, 1], 0).into();
+        Self { address, tls: None, settings: Vec::new(), reacts_to_heads: false, grants: true }
+    }
 }
 
 /// Returns the reaction to a request: the number of its connection and its number there, both counted from 0.
@@ -36,7 +68,7 @@ type React = dyn Fn(usize, usize) -> Reaction + Send + Sync;
 pub(crate) struct FrameUpstream {
     address: SocketAddr,
     scheme: &'static str,
-    counts: watch::Sender<Counts>,
+    script: Arc<Script>,
     listening: tokio::task::JoinHandle<()>,
 }
 
@@ -53,19 +85,33 @@ pub(crate) struct Counts {
     pub(crate) streams_at_once: usize,
     /// Streams that were refused or lost to a GOAWAY.
     pub(crate) unprocessed: usize,
+    /// DATA frames, and the bytes in them.
+    pub(crate) data_frames: usize,
+    pub(crate) data_bytes: usize,
+    /// Streams that the gateway has reset.
+    pub(crate) resets: usize,
+    /// Acknowledgements of settings.
+    pub(crate) settings_acks: usize,
 }
 
 struct Script {
     react: Box<React>,
-    /// The announced SETTINGS_MAX_CONCURRENT_STREAMS.
-    streams_max: Option<u32>,
+    manners: Manners,
     counts: watch::Sender<Counts>,
+    connections: Mutex<Vec<Connection>>,
+}
+
+/// What is known of a connection.
+struct Connection {
+    frames: mpsc::UnboundedSender<Vec<u8>>,
+    /// The header blocks of its requests.
+    heads: Vec<Vec<u8>>,
 }
 
 impl FrameUpstream {
     /// Listens on a free port in clear text.
     pub(crate) async fn start(react: impl Fn(usize, usize) -> Reaction + Send + Sync + 'static) -> Self {
-        Self::listen(None, None, Box::new(react)).await
+        Self::with(Manners::default(), react).await
     }
 
     /// Like [`FrameUpstream::start`], with a limit on concurrent streams.
@@ -73,7 +119,8 @@ impl FrameUpstream {
         streams_max: u32,
         react: impl Fn(usize, usize) -> Reaction + Send + Sync + 'static,
     ) -> Self {
-        Self::listen(None, Some(streams_max), Box::new(react)).await
+        let settings = vec![(MAX_CONCURRENT_STREAMS, streams_max)];
+        Self::with(Manners { settings, ..Manners::default() }, react).await
     }
 
     /// Like [`FrameUpstream::start`], behind TLS.
@@ -81,17 +128,22 @@ impl FrameUpstream {
         acceptor: TlsAcceptor,
         react: impl Fn(usize, usize) -> Reaction + Send + Sync + 'static,
     ) -> Self {
-        Self::listen(Some(acceptor), None, Box::new(react)).await
+        Self::with(Manners { tls: Some(acceptor), ..Manners::default() }, react).await
     }
 
-    async fn listen(tls: Option<TlsAcceptor>, streams_max: Option<u32>, react: Box<React>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    /// Like [`FrameUpstream::start`], with these manners.
+    pub(crate) async fn with(
+        manners: Manners,
+        react: impl Fn(usize, usize) -> Reaction + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(manners.address).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let scheme = if tls.is_some() { "https" } else { "http" };
+        let scheme = if manners.tls.is_some() { "https" } else { "http" };
         let counts = watch::Sender::new(Counts::default());
-        let script = Arc::new(Script { react, streams_max, counts: counts.clone() });
-        let listening = tokio::spawn(accept(listener, tls, script));
-        Self { address, scheme, counts, listening }
+        let script = Script { react: Box::new(react), manners, counts, connections: Mutex::default() };
+        let script = Arc::new(script);
+        let listening = tokio::spawn(accept(listener, Arc::clone(&script)));
+        Self { address, scheme, script, listening }
     }
 
     /// Returns the value for a provider's `base_url`.
@@ -102,15 +154,36 @@ impl FrameUpstream {
 
     /// Returns the counts so far.
     pub(crate) fn counts(&self) -> Counts {
-        *self.counts.borrow()
+        *self.script.counts.borrow()
+    }
+
+    /// Returns the port on which it listens.
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// Writes bytes on a connection, counted from 0.
+    pub(crate) fn say(&self, connection: usize, bytes: Vec<u8>) {
+        let connections = self.script.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = connections[connection].frames.send(bytes);
+    }
+
+    /// Returns the header blocks of the requests of a connection.
+    pub(crate) fn heads(&self, connection: usize) -> Vec<Vec<u8>> {
+        let connections = self.script.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        connections[connection].heads.clone()
+    }
+
+    /// Waits until the counts are as wanted.
+    pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&Counts) -> bool) -> Counts {
+        let mut counts = self.script.counts.subscribe();
+        let met = counts.wait_for(|counts| wanted(counts));
+        *wait::within(2 * wait::PATIENCE, what, met).await.unwrap()
     }
 
     /// Waits until `count` requests have arrived.
     pub(crate) async fn requests(&self, count: usize) {
-        let mut counts = self.counts.subscribe();
-        let arrived = counts.wait_for(|counts| counts.requests >= count);
-        let what = format!("{count} requests at the upstream");
-        drop(wait::within(2 * wait::PATIENCE, &what, arrived).await.unwrap());
+        self.until(&format!("{count} requests at the upstream"), |counts| counts.requests >= count).await;
     }
 }
 
@@ -120,18 +193,21 @@ impl Drop for FrameUpstream {
     }
 }
 
-async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, script: Arc<Script>) {
+async fn accept(listener: TcpListener, script: Arc<Script>) {
     while let Ok((stream, _)) = listener.accept().await {
         let _ = stream.set_nodelay(true);
         let number = script.counts.borrow().connections;
+        let (frames, queue) = mpsc::unbounded_channel();
+        let connection = Connection { frames: frames.clone(), heads: Vec::new() };
+        script.connections.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         script.counts.send_modify(|counts| counts.connections += 1);
-        let (script, tls) = (Arc::clone(&script), tls.clone());
+        let script = Arc::clone(&script);
         tokio::spawn(async move {
-            match tls {
-                None => serve(stream, number, &script).await,
+            match script.manners.tls.clone() {
+                None => serve(stream, number, &script, (frames, queue)).await,
                 Some(acceptor) => {
                     if let Ok(stream) = acceptor.accept(stream).await {
-                        serve(stream, number, &script).await;
+                        serve(stream, number, &script, (frames, queue)).await;
                     }
                 }
             }
@@ -140,10 +216,17 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, script: Arc<Scr
     }
 }
 
+type Frames = (mpsc::UnboundedSender<Vec<u8>>, mpsc::UnboundedReceiver<Vec<u8>>);
+
 /// Serves one connection until the gateway closes it.
-async fn serve(stream: impl AsyncRead + AsyncWrite + Send + 'static, number: usize, script: &Script) {
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Send + 'static,
+    number: usize,
+    script: &Script,
+    (frames, mut queue): Frames,
+) {
     let (mut read, mut write) = tokio::io::split(stream);
-    let (frames, mut queue) = mpsc::unbounded_channel::<Vec<u8>>();
+    let _ = frames.send(settings(&script.manners.settings));
     let writing = tokio::spawn(async move {
         while let Some(bytes) = queue.recv().await {
             if write.write_all(&bytes).await.is_err() || write.flush().await.is_err() {
@@ -151,8 +234,6 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Send + 'static, number: usi
             }
         }
     });
-    let limit = script.streams_max.map_or(Vec::new(), |limit| [&[0, 3][..], &limit.to_be_bytes()].concat());
-    let _ = frames.send(frame(SETTINGS, 0, 0, &limit));
     let _ = read_frames(&mut read, number, script, &frames).await;
     writing.abort();
 }
@@ -179,12 +260,21 @@ async fn read_frames<S: AsyncRead>(
         } else if kind == PING && flags & ACK == 0 {
             let _ = frames.send(frame(PING, ACK, 0, &payload));
         }
+        script.note(number, (kind, flags), &payload);
+        if script.manners.grants && kind == DATA && length > 0 {
+            let bytes = u32::try_from(length).unwrap().to_be_bytes();
+            let _ = frames.send([0, stream].map(|stream| frame(WINDOW_UPDATE, 0, stream, &bytes)).concat());
+        }
         if kind == HEADERS {
             live.send_modify(|live| *live += 1);
             let streams = *live.borrow();
             script.counts.send_modify(|counts| counts.streams_at_once = counts.streams_at_once.max(streams));
         }
-        if !matches!(kind, HEADERS | DATA) || flags & END_STREAM == 0 {
+        let is_awaited = match script.manners.reacts_to_heads {
+            true => kind == HEADERS,
+            false => matches!(kind, HEADERS | DATA) && flags & END_STREAM != 0,
+        };
+        if !is_awaited {
             continue;
         }
         let reaction = if leaving { Reaction::GoAway } else { (script.react)(number, requests) };
@@ -201,6 +291,10 @@ async fn read_frames<S: AsyncRead>(
                     gate.pass().await;
                     answer(stream, &frames, &live);
                 });
+            }
+            Reaction::Write(pieces) => {
+                live.send_modify(|live| *live -= 1);
+                pieces(stream).into_iter().for_each(|piece| drop(frames.send(piece)));
             }
             Reaction::Refuse => {
                 live.send_modify(|live| *live -= 1);
@@ -221,14 +315,47 @@ async fn read_frames<S: AsyncRead>(
     }
 }
 
+impl Script {
+    /// Counts a frame and keeps the block of a head.
+    fn note(&self, number: usize, (kind, flags): (u8, u8), payload: &[u8]) {
+        self.counts.send_modify(|counts| match kind {
+            DATA => {
+                counts.data_frames += 1;
+                counts.data_bytes += payload.len();
+            }
+            RST_STREAM => counts.resets += 1,
+            SETTINGS if flags & ACK != 0 => counts.settings_acks += 1,
+            _ => {}
+        });
+        if kind == HEADERS {
+            let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+            connections[number].heads.push(payload.to_vec());
+        }
+    }
+}
+
 fn answer(stream: u32, frames: &mpsc::UnboundedSender<Vec<u8>>, live: &watch::Sender<usize>) {
     live.send_modify(|live| *live -= 1);
+    let _ = frames.send(completion(stream, "ok"));
+}
+
+/// Returns the frames of an answer with a completion.
+pub(crate) fn completion(stream: u32, text: &str) -> Vec<u8> {
+    let body = chat::completion(text);
+    [head(stream, "application/json"), frame(DATA, END_STREAM, stream, body.as_bytes())].concat()
+}
+
+/// Returns the head of an answer with status 200.
+pub(crate) fn head(stream: u32, content_type: &str) -> Vec<u8> {
     // `:status: 200` and `content-type`, entries 8 and 31 of the static table.
-    let head = [&[0x88, 0x0f, 0x10, 16][..], b"application/json"].concat();
-    let body = chat::completion("ok");
-    let answer =
-        [frame(HEADERS, END_HEADERS, stream, &head), frame(DATA, END_STREAM, stream, body.as_bytes())];
-    let _ = frames.send(answer.concat());
+    let length = u8::try_from(content_type.len()).unwrap();
+    frame(HEADERS, END_HEADERS, stream, &[&[0x88, 0x0f, 0x10, length][..], content_type.as_bytes()].concat())
+}
+
+/// Encodes a SETTINGS frame.
+pub(crate) fn settings(values: &[(u16, u32)]) -> Vec<u8> {
+    let entry = |(name, value): &(u16, u32)| [&name.to_be_bytes()[..], &value.to_be_bytes()].concat();
+    frame(SETTINGS, 0, 0, &values.iter().map(entry).collect::<Vec<_>>().concat())
 }
 
 /// Encodes one HTTP/2 frame.
@@ -244,14 +371,20 @@ const PREFACE_BYTES: usize = 24;
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
+pub(crate) const PRIORITY: u8 = 2;
 pub(crate) const RST_STREAM: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
 pub(crate) const PING: u8 = 6;
-const GOAWAY: u8 = 7;
+pub(crate) const GOAWAY: u8 = 7;
 pub(crate) const WINDOW_UPDATE: u8 = 8;
 pub(crate) const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
-const ACK: u8 = 1;
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const ACK: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 /// The error code REFUSED_STREAM.
 const REFUSED: u32 = 7;
+
+/// Names of settings.
+pub(crate) const HEADER_TABLE_SIZE: u16 = 1;
+pub(crate) const MAX_CONCURRENT_STREAMS: u16 = 3;
+pub(crate) const INITIAL_WINDOW_SIZE: u16 = 4;

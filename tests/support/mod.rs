@@ -11,6 +11,7 @@ pub(crate) mod figure;
 pub(crate) mod gateway;
 pub(crate) mod h2_frames;
 pub(crate) mod h2_upstream;
+pub(crate) mod h2_wire;
 pub(crate) mod journal;
 pub(crate) mod memory;
 pub(crate) mod otlp;

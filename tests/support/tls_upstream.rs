@@ -24,6 +24,7 @@ use tokio_rustls::TlsAcceptor;
 pub(crate) struct ClientAuthority {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
+    pem: String,
 }
 
 /// A client certificate and its key.
@@ -45,7 +46,7 @@ impl ClientAuthority {
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let own = params.self_signed(&key).unwrap();
-        Self { certificate: own.der().clone(), issuer: Issuer::new(params, key) }
+        Self { certificate: own.der().clone(), pem: own.pem(), issuer: Issuer::new(params, key) }
     }
 
     /// Issues a certificate for this name.
@@ -70,6 +71,11 @@ impl ClientAuthority {
         change(&mut params);
         let issued = params.signed_by(&key, &self.issuer).unwrap();
         ClientCertificate { certificate: issued.pem(), key: key.serialize_pem(), der: issued.der().clone() }
+    }
+
+    /// Returns the certificate of the authority.
+    pub(crate) fn pem(&self) -> &str {
+        &self.pem
     }
 
     /// Returns the store that contains only this authority.

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::support::figure::figure;
 use crate::support::gateway::Setup;
-use crate::support::h2_frames::{FrameUpstream, Reaction};
+use crate::support::h2_frames::{FrameUpstream, Manners, Reaction};
 use crate::support::h2_upstream::{H2Answer, H2Upstream};
 use crate::support::tls::Authority;
 use crate::support::{Answer, Gate, Gateway, Upstream, Yaml, chat, wait};
@@ -17,7 +17,7 @@ use crate::support::{Answer, Gate, Gateway, Upstream, Yaml, chat, wait};
 const STRICT: &str = "retry_max_attempts: 1\ncircuit_failure_threshold: 1\ncircuit_cooldown_seconds: 3600";
 
 /// Returns the configuration of a provider that speaks HTTP/2 in clear text, with further `members`.
-fn http2(base_url: String, members: &str) -> Yaml {
+pub(super) fn http2(base_url: String, members: &str) -> Yaml {
     Yaml::new().provider_with("up", base_url, &format!("http_version: \"2\"\n{members}")).policies(STRICT)
 }
 
@@ -201,7 +201,8 @@ async fn a_connection_that_closes_under_a_request_is_no_failure_of_the_provider(
 /// A load balancer or a NAT has forgotten the connection: nothing is answered, and nothing closes it.
 #[tokio::test]
 async fn a_frozen_connection_costs_one_timeout() {
-    let upstream = FrameUpstream::start(|connection, request| match (connection, request) {
+    let manners = Manners { grants: false, ..Manners::default() };
+    let upstream = FrameUpstream::with(manners, |connection, request| match (connection, request) {
         (0, 1..) => Reaction::Freeze,
         _ => Reaction::Answer,
     })
