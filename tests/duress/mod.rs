@@ -11,6 +11,7 @@ mod upstreams_frames;
 mod upstreams_http2;
 mod upstreams_tls;
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -28,6 +29,8 @@ struct Rig {
     gateway: Gateway,
     /// Whose certificate the gateway shows, if its clients use TLS.
     authority: Option<Authority>,
+    /// True while the neighbours pause, so that the CPU time is that of the peers alone.
+    is_quiet: Cell<bool>,
     _good: Upstream,
 }
 
@@ -35,6 +38,8 @@ struct Rig {
 const ROW_BYTES_MAX: u64 = 32 << 20;
 /// Most of the time that a neighbour may wait.
 const NEIGHBOUR_MAX: Duration = Duration::from_secs(1);
+/// The pause between two neighbours, so that the CPU time is not mostly theirs.
+const PACE: Duration = Duration::from_millis(20);
 /// Neighbours of each row.
 const NEIGHBOURS_MIN: usize = 5;
 
@@ -58,7 +63,7 @@ impl Rig {
                 .env("LLMGW_TLS_CERT_FILE", authority.ca_file().to_str().unwrap())
                 .env("LLMGW_TLS_KEY_FILE", authority.key_file().to_str().unwrap());
         }
-        let rig = Self { gateway: change(setup).launch().await, authority, _good: good };
+        let rig = Self { gateway: change(setup).launch().await, authority, is_quiet: Cell::default(), _good: good };
         wait::eventually("the gateway to serve", async || (rig.ask("good/m").await?.0 == 200).then_some(()))
             .await;
         rig
@@ -107,12 +112,15 @@ impl Rig {
         let mut waits = Vec::new();
         let neighbours = async {
             loop {
+                if self.is_quiet.get() {
+                    tokio::time::sleep(PACE).await;
+                    continue;
+                }
                 let sent_at = Instant::now();
                 let status = self.ask("good/m").await.map(|(status, _)| status);
                 assert_eq!(status, Some(200), "{name}: a neighbour\n{}", self.gateway.log());
                 waits.push(sent_at.elapsed());
-                // The pace of the neighbours, so that the CPU time is not mostly theirs.
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                tokio::time::sleep(PACE).await;
                 if waits.len() >= NEIGHBOURS_MIN {
                     tokio::task::yield_now().await;
                 }
@@ -152,11 +160,13 @@ impl Rig {
     async fn rests(&self, name: &str) {
         const WINDOW: Duration = Duration::from_millis(250);
         let mut least = WINDOW;
+        self.is_quiet.set(true);
         for _ in 0..4 {
             let before = proc::cpu_time(self.gateway.pid());
             tokio::time::sleep(WINDOW).await;
             least = least.min(proc::cpu_time(self.gateway.pid()).saturating_sub(before));
         }
+        self.is_quiet.set(false);
         let share = least.as_secs_f64() / WINDOW.as_secs_f64() * 100.0;
         figure("duress", format!("{name}: {share:.1} % of a core while nothing happens"));
         assert!(least < WINDOW / 20, "{name}: {least:?} of {WINDOW:?}");
