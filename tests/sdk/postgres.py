@@ -50,7 +50,7 @@ def account():
 class Postgres:
     """A server with one database, of the name of its user."""
 
-    def __init__(self, host="127.0.0.1", port=None, user="llmgw", password="llmgw"):
+    def __init__(self, host="127.0.0.1", port=None, user="llmgw", password="llmgw", **settings):
         self.folder, self.account = pathlib.Path(tempfile.mkdtemp(prefix="llmgw-postgres-")), account()
         self.bin, libraries = programs()
         self.environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "LC_ALL": "C", **libraries}
@@ -66,14 +66,24 @@ class Postgres:
             f"--username={user}", f"--pwfile={secret}", f"--pgdata={data}",
         )  # fmt: skip
         self._run("postgres", "--single", "-F", "-D", data, "postgres", input=f'CREATE DATABASE "{user}"\n'.encode())
-        settings = {"listen_addresses": host, "port": port, "unix_socket_directories": self.folder, "fsync": "off"}
+        self.settings = {"listen_addresses": host, "port": port, "unix_socket_directories": self.folder, "fsync": "off"} | settings
         self.log = self.folder / "log"
-        with self.log.open("wb") as log:
-            options = [f"--{name}={value}" for name, value in settings.items()]
+        self.start()
+
+    def start(self):
+        """Starts the server, also again after `end`."""
+        data = self.folder / "data"
+        with self.log.open("ab") as log:
+            options = [f"--{name}={value}" for name, value in self.settings.items()]
             command = [self.bin / "postgres", "-D", data, *options]
             self.child = subprocess.Popen(command, env=self.environment, cwd=self.folder, stdout=log, stderr=log, **self.account)
         status = data / "postmaster.pid"
         eventually(f"PostgreSQL is ready: {self.url}", lambda: status.exists() and status.read_text().rstrip().endswith("\nready"), 30)
+
+    def end(self, how=signal.SIGINT):
+        """Ends the server and keeps its data. With SIGQUIT it ends at once, and recovers at its next start."""
+        self.child.send_signal(how)
+        self.child.wait(30)
 
     def _run(self, program, *arguments, **options):
         command = [self.bin / program, *arguments]
@@ -82,6 +92,5 @@ class Postgres:
             raise SystemExit(f"postgres: {program}: {done.stdout.decode()}{done.stderr.decode()}")
 
     def stop(self):
-        self.child.send_signal(signal.SIGINT)
-        self.child.wait(30)
+        self.end()
         shutil.rmtree(self.folder, ignore_errors=True)

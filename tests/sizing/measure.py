@@ -75,7 +75,7 @@ def serve(pipe):
 
 
 class Gateway:
-    def __init__(self, binary, folder, port):
+    def __init__(self, binary, folder, port, **variables):
         self.folder = pathlib.Path(folder)
         (self.folder / "config.yaml").write_text(CONFIG.format(port=port))
         environment = {
@@ -88,7 +88,7 @@ class Gateway:
             "LLMGW_PORT": "0",
             "LLMGW_WORKERS": "1",
             "LLMGW_DRAIN_DELAY_SECONDS": "0",
-        }
+        } | variables
         began = time.monotonic()
         with open(self.folder / "log", "w") as log:
             self.child = subprocess.Popen([binary, "serve"], env=environment, stderr=log)
