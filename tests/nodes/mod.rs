@@ -1,6 +1,7 @@
 //! Gateways whose state is in a real PostgreSQL.
 
 mod board;
+mod clocks;
 mod copy;
 mod lanes;
 mod nemesis;

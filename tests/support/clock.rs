@@ -2,23 +2,37 @@
 //! at half past twelve (UTC), so that no test crosses the boundary of such a window, or at a time that the test
 //! chooses.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
 use super::skipped;
 
-/// Adds CLOCK_OFFSET seconds to the system's time of day. Durations are not affected.
+/// Adds CLOCK_OFFSET seconds to the system's time of day, and those in the file CLOCK_FILE, which a test can change while the gateway
+/// runs. Durations are not affected.
 const CLOCK: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 #include <time.h>
 
+static const volatile long long *set;
+
+__attribute__((constructor)) static void map_file(void) {
+    const char *path = getenv("CLOCK_FILE");
+    int file = path ? open(path, O_RDONLY) : -1;
+    if (file < 0) return;
+    void *mapped = mmap(NULL, sizeof(long long), PROT_READ, MAP_SHARED, file, 0);
+    if (mapped != MAP_FAILED) set = mapped;
+}
 static time_t offset(void) {
     const char *seconds = getenv("CLOCK_OFFSET");
-    return seconds ? (time_t)atoll(seconds) : 0;
+    return (seconds ? (time_t)atoll(seconds) : 0) + (set ? (time_t)*set : 0);
 }
 int clock_gettime(clockid_t clock, struct timespec *now) {
     static int (*real)(clockid_t, struct timespec *);
@@ -54,6 +68,28 @@ pub(crate) fn at(unix_seconds: i64) -> Option<Vec<(&'static str, String)>> {
     let library = LIBRARY.get_or_init(|| library(Path::new(env!("CARGO_TARGET_TMPDIR")))).as_ref()?;
     let offset = unix_seconds - now();
     Some(vec![("LD_PRELOAD", library.to_str().unwrap().to_owned()), ("CLOCK_OFFSET", offset.to_string())])
+}
+
+/// A clock that a test sets while gateways run.
+#[derive(Debug)]
+pub(crate) struct SetClock(PathBuf);
+
+impl SetClock {
+    /// Returns a clock that is right. `None` if there is no C compiler.
+    pub(crate) fn right(dir: &Path) -> Option<(Self, Vec<(&'static str, String)>)> {
+        let clock = Self(dir.join("clock"));
+        clock.set_ahead(0);
+        let mut environment = at(now())?;
+        environment.push(("CLOCK_FILE", clock.0.to_str().unwrap().to_owned()));
+        Some((clock, environment))
+    }
+
+    /// Sets the clock so many seconds ahead of that of the machine.
+    pub(crate) fn set_ahead(&self, seconds: i64) {
+        // The gateway has mapped the file, so its length stays.
+        let mut file = File::options().write(true).create(true).truncate(false).open(&self.0).unwrap();
+        file.write_all(&seconds.to_ne_bytes()).unwrap();
+    }
 }
 
 fn now() -> i64 {

@@ -31,6 +31,15 @@ impl DutyClaim {
         Duty(Some(self.until.subscribe()))
     }
 
+    /// Ends the duty on this node, so that another one takes it.
+    pub(crate) fn give_up(&mut self, db: &Db) -> DbResult<()> {
+        if self.until.send_replace(None).is_none() {
+            return Ok(());
+        }
+        tracing::info!("this node no longer has the duty of the jobs that one node does for all");
+        leases::release(db, self.node)
+    }
+
     /// Claims the duty or renews the claim, if it is time.
     pub(crate) fn claim(&mut self, db: &Db) -> DbResult<()> {
         let asked_at = Instant::now();
@@ -107,7 +116,7 @@ mod tests {
         one.claim(&db).unwrap();
         two.claim(&db).unwrap();
         assert_eq!((held(&one), held(&two)), (true, false));
-        leases::release(&db, NodeId::new(1)).unwrap();
+        one.give_up(&db).unwrap();
         two.next = Instant::now();
         two.claim(&db).unwrap();
         one.next = Instant::now();

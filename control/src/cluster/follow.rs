@@ -20,6 +20,7 @@ use shared::freshness::{Freshness, Moment};
 use super::duty::{Duty, DutyClaim};
 use crate::common::node_figures::NodeFigures;
 use crate::db::cluster::changes::{self, Mark};
+use crate::db::cluster::clock;
 use crate::db::cluster::leases;
 use crate::db::cluster::nodes;
 use crate::db::ended_sessions;
@@ -136,9 +137,13 @@ impl Follower {
     }
 
     fn try_follow(&mut self, db: &Db, publisher: &mut Publisher) -> DbResult<TouchedAccess> {
-        self.duty.claim(db)?;
-        let (asked_at, asked_ms) = (Moment::now(), monotonic_ms());
+        let (asked_at, asked_ms, asked_unix_ms) = (Moment::now(), monotonic_ms(), unix_ms());
         let newest = changes::newest(db, self.node)?;
+        if self.is_clock_right(clock::outside_ms(asked_unix_ms, newest.now_ms, unix_ms())) {
+            self.duty.claim(db)?;
+        } else {
+            self.duty.give_up(db)?;
+        }
         self.reported = newest.reported;
         let mut access = TouchedAccess::Nothing;
         if newest.mark != self.served {
@@ -154,6 +159,24 @@ impl Follower {
         self.figures.looked(asked_ms);
         self.report(db);
         Ok(access)
+    }
+
+    /// Lets project keys be refused while the clock is wrong. Such a node would count in other windows of limits than the others,
+    /// and would delete what has not expired.
+    fn is_clock_right(&self, ahead_ms: i64) -> bool {
+        let is_wrong = clock::is_wrong(ahead_ms);
+        let was_wrong = self.freshness.compare_clocks(is_wrong);
+        if is_wrong && !was_wrong {
+            tracing::error!(
+                "this machine's clock is {} s {} that of the database: project keys are refused, and this node does no job that one \
+                 node does for all, until both follow a time server",
+                ahead_ms.unsigned_abs() / 1_000,
+                if ahead_ms > 0 { "ahead of" } else { "behind" },
+            );
+        } else if was_wrong && !is_wrong {
+            tracing::info!("this machine's clock agrees with that of the database again");
+        }
+        !is_wrong
     }
 
     /// Returns what the changes since `served` have touched; everything if that is not known.

@@ -12,7 +12,7 @@ use http::{HeaderValue, Uri};
 use shared::access::{Access, Role, presented, presented_to_google};
 use shared::clock;
 use shared::error_kind::ErrorKind;
-use shared::freshness::Freshness;
+use shared::freshness::{Doubt, Freshness};
 use shared::key_format::is_well_formed;
 use shared::key_table::AccessTable;
 use shared::secret::Secret;
@@ -48,8 +48,10 @@ pub(crate) fn authenticate(
         // SDKs always send some key; in the local mode any key is accepted.
         Some(access) => local(access),
         // Another node may have issued the key since.
-        None if is_issued(presented) && snapshot.freshness.is_stale() => Err(stale()),
-        None => Err(invalid(NOT_VALID)),
+        None => match snapshot.freshness.doubt() {
+            Some(doubt) if is_issued(presented) => Err(doubtful(doubt)),
+            _ => Err(invalid(NOT_VALID)),
+        },
     }
 }
 
@@ -62,16 +64,21 @@ pub(crate) fn presented_by(request: &Parts) -> Result<Option<Cow<'_, [u8]>>, Fau
     presented(&request.headers).map(|key| key.map(Cow::Borrowed)).map_err(invalid)
 }
 
-/// Refuses the callers that an administrator may have revoked since the snapshot was current.
+/// Refuses the callers that an administrator may have revoked since the snapshot was current, and whose limits a node with a wrong
+/// clock would count in other windows.
 fn current(access: Arc<Access>, freshness: &Freshness) -> Result<Arc<Access>, Fault> {
-    match access.role {
-        Role::Project if freshness.is_stale() => Err(stale()),
-        Role::Project | Role::Administrator | Role::Local => Ok(access),
+    if access.role != Role::Project {
+        return Ok(access);
     }
+    freshness.doubt().map_or(Ok(access), |doubt| Err(doubtful(doubt)))
 }
 
-fn stale() -> Fault {
-    Fault::new(ErrorKind::DatabaseUnreachable, STALE).retry_after(STALE_RETRY)
+fn doubtful(doubt: Doubt) -> Fault {
+    let message = match doubt {
+        Doubt::Stale => STALE,
+        Doubt::WrongClock => WRONG_CLOCK,
+    };
+    Fault::new(ErrorKind::DatabaseUnreachable, message).retry_after(DOUBT_RETRY)
 }
 
 fn look_up(snapshot: &Snapshot, last: &LastKey, presented: &[u8]) -> Option<Arc<Access>> {
@@ -135,7 +142,8 @@ pub(crate) fn too_many_wrong_keys(wait: Duration) -> Fault {
 
 const STALE: &str =
     "This node of the gateway cannot reach its database, so it cannot know whether the key is still valid.";
-const STALE_RETRY: Duration = Duration::from_secs(5);
+const WRONG_CLOCK: &str = "The clocks of this node of the gateway and of its database differ by more than 30 s, so it cannot count limits.";
+const DOUBT_RETRY: Duration = Duration::from_secs(5);
 const NOT_VALID: &str = "The API key is wrong, expired or disabled.";
 
 fn is_live(access: &Access) -> bool {
@@ -253,6 +261,8 @@ mod tests {
         freshness.confirm(Moment::now());
         assert_eq!((kind("project"), kind("admin")), (None, None));
         assert_eq!(kind(unknown.expose()), Some((ErrorKind::InvalidKey, false)));
+        freshness.compare_clocks(true);
+        assert_eq!((kind("project"), kind("admin")), (Some((ErrorKind::DatabaseUnreachable, true)), None));
     }
 
     #[test]

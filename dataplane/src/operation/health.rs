@@ -6,6 +6,7 @@ use http::{HeaderValue, Response};
 use serde_json::json;
 use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
+use shared::freshness::Doubt;
 use shared::snapshot::Snapshot;
 
 use crate::error::Fault;
@@ -23,7 +24,7 @@ pub(crate) fn health(build: &BuildIdentity) -> Response<ResponseBody> {
     }))
 }
 
-/// Answers `GET /ready`: 200 if a snapshot is published and not stale, usage can be recorded, the gateway is not stopping and none of
+/// Answers `GET /ready`: 200 if a snapshot is published and not in doubt, usage can be recorded, the gateway is not stopping and none of
 /// its threads has died.
 pub(crate) fn ready(worker: &Worker) -> Result<Response<ResponseBody>, Fault> {
     let process = &worker.process;
@@ -45,13 +46,17 @@ fn serves_by(snapshot: &Snapshot) -> Result<(), Fault> {
     if snapshot.generation == 0 {
         return Err(Fault::new(ErrorKind::Overloaded, "The gateway is starting."));
     }
-    if snapshot.freshness.is_stale() {
-        return Err(Fault::new(ErrorKind::DatabaseUnreachable, STALE));
-    }
-    Ok(())
+    let reason = match snapshot.freshness.doubt() {
+        None => return Ok(()),
+        Some(Doubt::Stale) => STALE,
+        Some(Doubt::WrongClock) => WRONG_CLOCK,
+    };
+    Err(Fault::new(ErrorKind::DatabaseUnreachable, reason))
 }
 
 const STALE: &str = "The node has not reached its database for so long that it refuses project keys.";
+const WRONG_CLOCK: &str =
+    "The clocks of the node and of its database differ by more than 30 s, so the node refuses project keys.";
 const UNRECORDED: &str = "Usage cannot be recorded: the disk of the state directory is full or faulty, or \
                           too many records are waiting for the database. Requests get 503 until this is \
                           fixed.";
@@ -74,7 +79,7 @@ mod tests {
     use crate::fixture::{Fixture, echo, whole};
 
     #[test]
-    fn a_node_is_not_ready_before_its_first_snapshot_and_when_that_is_stale() {
+    fn a_node_is_not_ready_before_its_first_snapshot_when_that_is_stale_and_while_its_clock_is_wrong() {
         let freshness = Freshness::new(Duration::from_mins(5));
         let snapshot = Snapshot { freshness: freshness.clone(), ..Snapshot::empty() };
         assert_eq!(serves_by(&snapshot).unwrap_err().kind, ErrorKind::Overloaded);
@@ -82,6 +87,8 @@ mod tests {
         assert_eq!(serves_by(&snapshot).unwrap_err().kind, ErrorKind::DatabaseUnreachable);
         freshness.confirm(Moment::now());
         assert!(serves_by(&snapshot).is_ok());
+        freshness.compare_clocks(true);
+        assert!(serves_by(&snapshot).unwrap_err().message.contains("clocks of the node and of its database"));
     }
 
     #[tokio::test]

@@ -224,8 +224,9 @@ impl Counter {
         let Kind::Calendar(period, current) = &self.kind else { return None };
         loop {
             let window = current.load();
-            if now_ms < window.end_ms {
-                // This includes a clock that was set back: a past window is not reopened.
+            // After a clock was set back, a past window is not reopened, because its count is gone. The table of a shared limit has it.
+            let is_past = now_ms < window.start_ms && self.shared.is_some();
+            if now_ms < window.end_ms && !is_past {
                 return Some(Arc::clone(&window));
             }
             let next = match &self.shared {

@@ -29,6 +29,8 @@ pub(crate) struct Newest {
     pub(crate) mark: Mark,
     /// The version that the node has reported.
     pub(crate) reported: u64,
+    /// The time of the look by the clock of the database, in milliseconds since the Unix epoch.
+    pub(crate) now_ms: u64,
 }
 
 /// Locks the order of changes until the transaction ends, and returns the newest one. First statement of each change.
@@ -68,7 +70,7 @@ pub(crate) fn newest(db: &Db, node: NodeId) -> DbResult<Newest> {
     db.row(NEWEST, named_params! {":node": node}, |row| {
         let mark = Mark { version: row.get("version")?, token: row.get("token")? };
         let reported: Option<u64> = row.get("seen_version")?;
-        Ok(Newest { mark, reported: reported.unwrap_or_default() })
+        Ok(Newest { mark, reported: reported.unwrap_or_default(), now_ms: row.get("now_ms")? })
     })
 }
 
@@ -106,7 +108,7 @@ const PUT: &str = "WITH raised AS (UPDATE cluster SET version = :version, token 
      VALUES (:version, :token, :node, now_ms(), :touched)) SELECT pg_notify('llmgw_changes', '')";
 const FORGET: &str = "DELETE FROM changes WHERE version <= :last";
 const HAS: &str = "SELECT 1 FROM changes WHERE version = :version AND token = :token";
-const NEWEST: &str = "SELECT cluster.version, cluster.token, nodes.seen_version FROM cluster LEFT JOIN nodes ON nodes.node = :node WHERE cluster.id = 1";
+const NEWEST: &str = "SELECT cluster.version, cluster.token, nodes.seen_version, now_ms() AS now_ms FROM cluster LEFT JOIN nodes ON nodes.node = :node WHERE cluster.id = 1";
 const SINCE: &str =
     "SELECT version, token, touched FROM changes WHERE version >= :from ORDER BY version LIMIT :rows";
 

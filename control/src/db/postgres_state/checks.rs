@@ -2,6 +2,7 @@
 
 use shared::clock::unix_ms;
 
+use crate::db::cluster::clock;
 use crate::db::engine::{Db, DbResult};
 
 /// The properties of a server and a database that decide whether a state can be in it.
@@ -63,7 +64,7 @@ impl Fitness {
                 "name the primary server, or both with target_session_attrs=read-write",
             ));
         }
-        (clock_ahead_ms.unsigned_abs() > SKEW_MAX_MS).then(|| {
+        clock::is_wrong(*clock_ahead_ms).then(|| {
             (
                 format!("its clock and this machine's differ by {} s", clock_ahead_ms / 1_000),
                 "let both follow a time server",
@@ -99,7 +100,6 @@ fn shown(version: i64) -> String {
 /// PostgreSQL 14.
 const VERSION_MIN: i64 = 140_000;
 const SKEW_WARNED_MS: u64 = 1_000;
-const SKEW_MAX_MS: u64 = 30_000;
 
 const CLOCK: &str = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)";
 const SETTINGS: &str = "SELECT CAST(current_setting('server_version_num') AS BIGINT) AS version, \

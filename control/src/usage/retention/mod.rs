@@ -17,6 +17,7 @@ use shared::clock::unix_ms;
 use crate::common::background::Job;
 use crate::common::vault::VaultKeys;
 use crate::db::HOUR_MS;
+use crate::db::cluster::clock;
 use crate::db::engine::postgres::partitions;
 use crate::db::engine::{Db, DbResult, Transaction};
 use crate::db::{alerts, audit, device_sign_ins, ended_sessions, idempotency, outbox, sign_in_flows};
@@ -103,7 +104,8 @@ impl RetentionPass {
             self.pass_began = began;
             self.report(Job::begins);
         }
-        match self.work(db, keys, unix_ms(), began + STEP) {
+        let worked = clock::earlier_ms(db).and_then(|now_ms| self.work(db, keys, now_ms, began + STEP));
+        match worked {
             Ok(stage) => {
                 self.stage = stage;
                 let now = Instant::now();

@@ -301,3 +301,19 @@ fn threads_never_take_more_than_was_allowed_at_the_same_time() {
         assert_eq!((now.used, now.reserved), (0, 0), "{period:?}");
     }
 }
+
+#[test]
+fn a_clock_that_was_ahead_and_is_right_again_counts_in_the_window_of_before() {
+    const HOUR_MS: u64 = 3_600_000;
+    let counter = counter(Some(Period::Hour));
+    let share = counter.share().unwrap();
+    let [now, later] = [NOON, NOON + 5 * HOUR_MS].map(|at_ms| start_of(Some(Period::Hour), at_ms));
+    share.raise(now, 5);
+    share.raise(later, 5);
+    let _held = counter.take(exactly(3), NOON).unwrap();
+    let _ahead = counter.take(exactly(4), NOON + 5 * HOUR_MS).unwrap();
+    assert!(counter.take(exactly(3), NOON).is_err(), "3 of 5 are taken");
+    let _rest = counter.take(exactly(2), NOON).unwrap();
+    assert_eq!([share.taken(now), share.taken(later)], [5, 4]);
+    assert!(counter.take(exactly(2), NOON + 5 * HOUR_MS).is_err(), "4 of 5 are taken");
+}
