@@ -11,7 +11,7 @@ use super::{database, node};
 use crate::support::admin::{Admin, NewKey};
 use crate::support::figure::{figure, times};
 use crate::support::gateway::Gateway;
-use crate::support::{Answer, Client, Upstream, Yaml, chat};
+use crate::support::{Answer, Client, Upstream, Yaml, chat, wait};
 
 /// Keys are revoked one after the other, each at another node than the one before, while callers keep all nodes busy. Once the
 /// answer says that the revocation is published, no node admits a request.
@@ -48,7 +48,11 @@ async fn revoke(nodes: &[Gateway], at: usize, key: NewKey) -> (Duration, Duratio
     let mut probes = JoinSet::new();
     for node in nodes {
         let client = Client::new(node.address(), Some(&key.key));
-        assert_eq!(client.chat(chat::request("up/m")).await.status, 200);
+        // On a busy machine the answer to the creation may not have waited until all nodes had the key.
+        wait::eventually("the node to serve the key", async || {
+            (client.chat(chat::request("up/m")).await.status == 200).then_some(())
+        })
+        .await;
         probes.spawn(refused(client));
     }
     let (path, began) = (format!("keys/{}", key.id), Instant::now());
