@@ -5,8 +5,10 @@
 //! of an older program in `LLMGW_TEST_RELEASE_BEFORE`, nodes are upgraded from that one.
 
 use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
 
-use postgres_server::Database;
+use postgres_server::{Database, PostgresProxy, ProxyMode, shared};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -82,6 +84,71 @@ async fn a_node_that_may_not_migrate_waits_for_the_command_that_does() {
     let files = Setup::new(&yaml);
     let text = files.output_of(&["migrate"], 78).await;
     assert!(text.contains("LLMGW_DATABASE_URL is required"), "{text}");
+}
+
+/// Wherever its process is killed, a migration is not done or done, and the next command does all that is left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_migration_whose_process_is_killed_is_not_done_in_part() {
+    const KILLS: u64 = 6;
+    let Some(counted) = database() else { return };
+    let database = database().unwrap();
+    let yaml = Yaml::one("http://127.0.0.1:9/v1");
+    let through = |database: &Database<'_>| {
+        let proxy = PostgresProxy::start(shared().address());
+        proxy.set(ProxyMode::Trickle { bytes: 256, every: Duration::from_millis(1) });
+        let setup = node(&yaml, &database.url_at(proxy.address()));
+        (proxy, setup)
+    };
+    let mut kept = 0;
+    for (undo, expected) in [("", "the tables were created"), (UNDO, "from version")] {
+        if !undo.is_empty() {
+            counted.query(undo);
+            database.query(undo);
+        }
+        // The amount that the command sends when nothing ends it.
+        let (proxy, setup) = through(&counted);
+        setup.output_of(&["migrate"], 0).await;
+        let all = proxy.forwarded_bytes().0;
+        let before = contents(&database);
+        for kill in 1..=KILLS {
+            let (proxy, setup) = through(&database);
+            let mut migrating = setup.command(&["migrate"]).stderr(Stdio::null()).spawn().unwrap();
+            wait::eventually("the migration to be under way", async || {
+                let is_far = proxy.forwarded_bytes().0 >= all * kill / (KILLS + 1);
+                (is_far || migrating.try_wait().unwrap().is_some()).then_some(())
+            })
+            .await;
+            migrating.kill().await.unwrap();
+            drop(proxy);
+            wait::eventually("the end of the session", async || {
+                let sessions = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' \
+                                AND pid <> pg_backend_pid()";
+                database.query(sessions).is_empty().then_some(())
+            })
+            .await;
+            if contents(&database) != before {
+                break;
+            }
+            kept += 1;
+        }
+        let is_done = contents(&database) != before;
+        let text = node(&yaml, &database.url()).output_of(&["migrate"], 0).await;
+        assert!(text.contains(if is_done { "nothing was changed" } else { expected }), "{text}");
+        assert_eq!(contents(&database), contents(&counted));
+    }
+    assert!(kept >= KILLS, "{kept} kills came before the end of a migration");
+    assert!(is_ready(&node(&yaml, &database.url()).start().await).await);
+}
+
+/// Returns all columns of a database, its version, and the alert rules.
+fn contents(database: &Database<'_>) -> [Vec<Vec<String>>; 2] {
+    let columns = "SELECT table_name, column_name, data_type FROM information_schema.columns \
+                   WHERE table_schema = 'public' ORDER BY 1, 2";
+    let columns = database.query(columns);
+    let rows =
+        "SELECT version, (SELECT string_agg(id, ',' ORDER BY id) FROM alert_rules) FROM schema_version";
+    let rows = if columns.is_empty() { Vec::new() } else { database.query(rows) };
+    [columns, rows]
 }
 
 #[tokio::test]
