@@ -106,6 +106,11 @@ impl<'server> ClusterDatabase<'server> {
         Self(database)
     }
 
+    /// Runs SQL as the superuser, and returns the rows.
+    pub(crate) fn query(&self, sql: &str) -> Vec<Vec<String>> {
+        self.0.query(sql)
+    }
+
     /// Returns the name of the database, which standbys have too.
     pub(crate) fn name(&self) -> &str {
         self.0.name()

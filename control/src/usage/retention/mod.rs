@@ -19,7 +19,7 @@ use crate::common::vault::VaultKeys;
 use crate::db::HOUR_MS;
 use crate::db::cluster::clock;
 use crate::db::engine::postgres::partitions;
-use crate::db::engine::{Db, DbResult, Transaction};
+use crate::db::engine::{Db, DbError, DbErrorKind, DbResult, Transaction};
 use crate::db::{alerts, audit, device_sign_ins, ended_sessions, idempotency, outbox, sign_in_flows};
 use crate::routing::config::Lifetimes;
 use crate::usage::gauge::{Pruning, add};
@@ -41,6 +41,8 @@ pub(crate) struct RetentionPass {
     stage: RetentionStage,
     /// The first hour whose sums the current pass keeps, in hours since the Unix epoch.
     kept_from_hour: u64,
+    /// The reason why the current pass could not make or drop partitions.
+    refusal: Option<String>,
     /// Reports the passes.
     job: Option<Job>,
 }
@@ -83,6 +85,7 @@ impl RetentionPass {
             pass_began: now,
             stage: RetentionStage::Begin,
             kept_from_hour: 0,
+            refusal: None,
             job: None,
         }
     }
@@ -111,8 +114,9 @@ impl RetentionPass {
                 let now = Instant::now();
                 self.due = now + rest_before(stage, now - began, now - self.pass_began);
                 if stage == RetentionStage::Begin {
+                    let ended = self.refusal.clone().map_or(Ok(()), Err);
                     self.report(|job| {
-                        job.ends(Ok(()));
+                        job.ends(ended);
                         job.waits_until(unix_ms().saturating_add(BETWEEN_PASSES_MS));
                     });
                 }
@@ -120,6 +124,11 @@ impl RetentionPass {
             Err(error) if partitions::is_in_use(&error) => {
                 tracing::debug!("the partitions of usage are changed later: {error}");
                 self.due = Instant::now() + AFTER_FAILURE;
+            }
+            // The partitions stay with their sums, and the other tables have their turn.
+            Err(error) if self.stage == RetentionStage::Usage && error.kind() == DbErrorKind::Refused => {
+                self.refuse(&error);
+                (self.stage, self.kept_from_hour) = (RetentionStage::Hours, 0);
             }
             Err(error) => {
                 tracing::warn!("cannot delete expired records: {error}");
@@ -129,6 +138,18 @@ impl RetentionPass {
         }
         let held = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.gauge.held_us_max.fetch_max(held, Relaxed);
+    }
+
+    /// Notes that the user of the database may neither make nor drop partitions.
+    fn refuse(&mut self, error: &DbError) {
+        let why = format!(
+            "the partitions of the table usage can be neither made nor dropped: {error}; let the user of LLMGW_DATABASE_URL own the table \
+             and its partitions (ALTER TABLE usage OWNER TO ...)"
+        );
+        if self.refusal.is_none() {
+            tracing::warn!("{why}");
+        }
+        self.refusal = Some(why);
     }
 
     fn report(&self, report: impl FnOnce(&Job)) {
@@ -148,8 +169,12 @@ impl RetentionPass {
         let usage_before = before(now_ms, self.usage_days);
         let stage = self.stage;
         if stage == RetentionStage::Begin {
+            self.refusal = None;
             if db.is_postgres() {
-                partitions::make_ahead(db, now_ms)?;
+                match partitions::make_ahead(db, now_ms) {
+                    Err(error) if error.kind() == DbErrorKind::Refused => self.refuse(&error),
+                    made => made?,
+                }
             }
             self.gauge.backlog_rows.store(tables::usage_rows(db, usage_before)?, Relaxed);
             self.kept_from_hour = tables::oldest_exchange(db, usage_before)? / HOUR_MS;
@@ -404,6 +429,25 @@ mod tests {
         pass(&mut retention, &mut process, &keys);
         assert_eq!((kept(), parts()), ([1, 0, 1], 5));
         assert_eq!(gauge.usage_records.load(Relaxed), 2);
+    }
+
+    #[test]
+    fn a_user_who_does_not_own_the_table_of_usage_is_told_and_the_other_tables_are_pruned() {
+        let Some(database) = shared_database() else { return };
+        let (home, watch) = (tempfile::TempDir::new().unwrap(), database.connect());
+        add_node(&watch, 1);
+        let at_home = |name| home.path().join(name);
+        let mut process = Process::with(database.connect_as(1), at_home("none.db"), at_home("journal"));
+        let key = shared::secret::Secret::new([1; 32]);
+        crate::db::key_check::make_keys(process.meter.db_mut(), &key).unwrap();
+        let keys = crate::db::key_check::open_keys(process.meter.db_mut(), &key).unwrap();
+        let end = SessionEnd::of_human("old", unix_ms() - 2 * DAY_MS);
+        ended_sessions::put(process.meter.db_mut(), &end).unwrap();
+        database.query("GRANT ALL ON usage, usage_rest TO PUBLIC; ALTER TABLE usage OWNER TO CURRENT_USER");
+        let mut retention = RetentionPass::new(&lifetimes(30), Arc::default());
+        pass(&mut retention, &mut process, &keys);
+        assert!(ended_sessions::all(process.meter.db_mut(), 0).unwrap().is_empty());
+        assert!(retention.refusal.unwrap().contains("ALTER TABLE usage OWNER TO"));
     }
 
     #[test]
