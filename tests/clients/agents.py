@@ -1,248 +1,179 @@
-"""Claude Code, Codex, aider and opencode, each through a scripted session over the gateway: they write a file, usually
-read it, and end.
+"""Coding agents through the gateway, each on a target of each protocol: sessions in which the agent reads a file, edits it and
+runs a command with its own tools.
 
-Each has a separate home and working folder. Telemetry and updates are disabled, and only loopback is reachable if
-run.sh could set up a network namespace.
+Sessions run side by side. Each is checked by what it leaves on the disk and by the last request that the target gets; the
+scripted upstream judges each translated request by the definitions of the target's vendor. docs/clients.md has the table.
 """
 
+import datetime
 import json
 import os
 import pathlib
-import platform
+import re
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
-from common import DIRECT, HERE, KEY, ODD, ORIGIN, Suite, equal, finish, holds, last, printed, raises
+from agent_programs import PROGRAMS, VERSIONS
+from common import DIRECT, HERE, KEY, Suite, asked, equal, finish, holds, printed, raises
+from upstream.sessions import DRAFT, FINISHED
 
-PACKAGES = pathlib.Path(os.environ["LLMGW_TEST_NODE"], "node_modules")
-
-
-def version(name):
-    return json.loads((PACKAGES / name / "package.json").read_text())["version"]
-
-
-AIDER = os.environ["LLMGW_TEST_AIDER"]
-AIDER_VERSION = (HERE / "aider.in").read_text().rpartition("==")[2].strip()
-# The program for this system, which the package opencode-ai would install; the lock file has only this one.
-OPENCODE = "opencode-linux-x64-baseline"
-AGENTS = {"claude-code": "@anthropic-ai/claude-code", "codex": "@openai/codex"}
-if (sys.platform, platform.machine()) == ("linux", "x86_64"):
-    AGENTS["opencode"] = OPENCODE
-SUITE = Suite(" ".join([f"{name}-{version(package)}" for name, package in AGENTS.items()] + [f"aider-{AIDER_VERSION}"]))
-
-
-def program(scope, pattern):
-    """Returns the agent's program from the package for this system and processor."""
-    found = sorted(path for path in (PACKAGES / scope).glob(pattern) if path.is_file())
-    holds(found, f"no {pattern} in {PACKAGES / scope}")
-    return str(found[0])
+SUITE = Suite("agents")
+# The path of the requests to each family of targets.
+PATHS = {
+    "chat": "/chat/v1/chat/completions", "messages": "/anthropic/v1/messages", "responses": "/openai/v1/responses",
+    "gemini": "/google/v1beta/models/", "bedrock": "/bedrock/model/",
+}  # fmt: skip
+# The protocols of agents that do not speak Chat, and the names of endpoints by which some choose their tools.
+NATIVE = {"claude_code": "messages", "codex": "responses", "gemini_cli": "gemini"}
+NAMES = {"claude_code": "claude-sonnet-5", "codex": "gpt-5.5"}
+TITLES = {
+    "claude_code": "Claude Code", "codex": "Codex", "gemini_cli": "Gemini CLI", "aider": "aider", "opencode": "opencode",
+    "copilot": "Copilot CLI", "qwen_code": "Qwen Code", "pi": "pi",
+}  # fmt: skip
+CHOSEN = os.environ["LLMGW_TEST_SESSIONS"]
+PAGE = HERE.parent.parent / "docs" / "clients.md"
 
 
-def events(command, folder, env):
-    """Returns the JSON lines that an agent prints."""
-    return [json.loads(line) for line in printed(command, folder, env).split("\n") if line.startswith("{")]
+def native(agent):
+    return NATIVE.get(agent, "chat")
 
 
-def claude_code(model):
-    with tempfile.TemporaryDirectory(prefix="llmgw-claude-code-") as name:
+def session(agent, family):
+    """Runs a session; returns its output and the target's last request."""
+    with tempfile.TemporaryDirectory(prefix="llmgw-agent-") as name:
         folder = pathlib.Path(name)
         note = folder / "work" / "note.txt"
-        command = [
-            program("@anthropic-ai", "claude-code-*/claude*"), "-p", f"Write the note. scene:claude_code={note}",
-            "--output-format", "stream-json", "--verbose", "--model", model, "--allowedTools", "Write,Read",
-        ]  # fmt: skip
-        env = {
-            "ANTHROPIC_BASE_URL": ORIGIN,
-            "ANTHROPIC_API_KEY": KEY,
-            "ANTHROPIC_DEFAULT_HAIKU_MODEL": model,
-            "ANTHROPIC_SMALL_FAST_MODEL": model,
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "DISABLE_AUTOUPDATER": "1",
-            "DISABLE_ERROR_REPORTING": "1",
-            "DISABLE_TELEMETRY": "1",
-        }
-        lines = events(command, folder, env)
-        equal(note.read_text(), f"written by a script: {ODD}\n", "the note")
-        result = lines[-1]
-        equal((result["type"], result["subtype"], result["is_error"]), ("result", "success", False), f"the end: {result}")
-        equal(result["result"], "The note is written.", "the last answer")
-        calls = [
-            block["name"]
-            for line in lines
-            if line["type"] == "assistant"
-            for block in line["message"]["content"]
-            if block["type"] == "tool_use"
-        ]
-        equal(calls, ["Write", "Read", "Read"], "the tools that it ran")
-        return lines
+        note.parent.mkdir()
+        note.write_text(DRAFT)
+        where = "native" if native(agent) == family else "adapted"
+        task = f"Finish the note. scene:session={agent},{where},{note}"
+        command, env = PROGRAMS[agent](folder, f"{NAMES.get(agent, 'smart')}-on-{family}", task)
+        output = printed(command, folder, env)
+        equal(note.read_text(), FINISHED, "the edited note")
+        equal((folder / "work" / "note.txt.seen").read_text(), FINISHED, "what the command left")
+        last = asked(note)
+    holds(last["path"].startswith(PATHS[family]), f"the target: {last['path']}")
+    holds(KEY not in json.dumps(last["headers"]), "the key stays here")
+    return output, last
 
 
-@SUITE.check()
-def claude_code_on_a_native_target():
-    claude_code("claude-sonnet-5")
-    asked = last()
-    holds("claude-code" in asked["headers"]["anthropic-beta"], "its betas go upstream")
-    kinds = [block["type"] for turn in asked["body"]["messages"] if turn["role"] == "assistant" for block in turn["content"]]
-    holds("thinking" in kinds, f"its thoughts come back, signed: {kinds}")
+def lines(output):
+    """Returns the JSON lines that an agent has printed."""
+    return [json.loads(line) for line in output.split("\n") if line.startswith("{")]
+
+
+def claude_code(output, last, family):
+    result = lines(output)[-1]
+    equal((result["subtype"], result["is_error"], result["result"]), ("success", False, "The note is finished."), "the end")
+    if family == "messages":
+        holds("claude-code" in last["headers"]["anthropic-beta"], "its betas go upstream")
+        turns = [turn["content"] for turn in last["body"]["messages"] if turn["role"] == "assistant"]
+        kinds = [block["type"] for turn in turns for block in turn]
+        equal(kinds.count("thinking"), 3, f"its thoughts come back, signed: {kinds}")
+    else:
+        holds("x-anthropic-billing-header" not in json.dumps(last["body"]), "what would defeat caches is left out")
+
+
+def codex(output, last, family):
+    printed_lines = lines(output)
+    items = [line["item"] for line in printed_lines if line["type"] == "item.completed"]
+    kinds = [item["type"] for item in items]
+    equal((kinds.count("file_change"), kinds.count("command_execution")), (1, 2), f"what it did: {kinds}")
+    equal(items[-1].get("text"), "The note is finished.", "the last answer")
+    usage = printed_lines[-1]["usage"]
+    equal((usage["input_tokens"], usage["output_tokens"]), (80, 36), "usage of four requests, as scripted")
+    if family == "responses":
+        sealed = [item.get("encrypted_content") for item in last["body"]["input"] if item.get("type") == "reasoning"]
+        holds(len(sealed) == 3 and all(sealed), f"its reasoning comes back, sealed: {sealed}")
+    elif family == "chat":
+        turns = [message for message in last["body"]["messages"] if message["role"] == "assistant"]
+        thoughts = [turn.get("reasoning_content") for turn in turns]
+        equal(thoughts, ["Step 0.", "Step 1.", "Step 2."], "its reasoning comes back, opened")
+
+
+def gemini_cli(output, last, family):
+    answer = json.loads(output[output.index("{") :])
+    holds(answer["response"].endswith("The note is finished."), f"the last answer: {answer}")
+    tools = {name: tool["success"] for name, tool in answer["stats"]["tools"]["byName"].items()}
+    equal(tools, {"read_file": 1, "replace": 1, "run_shell_command": 1}, "its tools")
+    (used,) = answer["stats"]["models"].values()
+    tokens = used["tokens"]
+    equal((tokens["prompt"], tokens["candidates"] + tokens["thoughts"]), (80, 36), "usage, as the script gave it")
+
+
+def opencode(output, last, family):
+    parts = [line["part"] for line in lines(output)]
+    equal([part["tool"] for part in parts if part["type"] == "tool"], ["read", "edit", "bash"], "the tools that it ran")
+    equal([part["text"] for part in parts if part["type"] == "text"][-1], "The note is finished.", "the last answer")
+    used = [part["tokens"]["total"] for part in parts if part["type"] == "step-finish"]
+    equal(used, [29, 29, 29, 29], "usage, as the script gave it")
+
+
+def ends_well(output, last, family):
+    holds("The note is finished." in output, f"the last answer: {output[-500:]}")
+
+
+def aider(output, last, family):
+    equal(output.count("Applied edit to note.txt"), 3, f"its edits: {output}")
+
+
+CHECKS = {"claude_code": claude_code, "codex": codex, "gemini_cli": gemini_cli, "opencode": opencode, "aider": aider}
+
+
+def chosen():
+    every = [(agent, family) for agent in PROGRAMS for family in PATHS]
+    if CHOSEN == "today":
+        day = datetime.date.today().toordinal()
+        others = {agent: [family for family in PATHS if family != native(agent)] for agent in PROGRAMS}
+        today = {agent: others[agent][(day + at) % len(others[agent])] for at, agent in enumerate(PROGRAMS)}
+        return [(agent, family) for agent, family in every if family in (native(agent), today[agent])]
+    return [one for one in every if CHOSEN == "all" or CHOSEN in one]
+
+
+def check_of(agent, family):
+    def check():
+        output, last = STARTED[agent, family].result()
+        CHECKS.get(agent, ends_well)(output, last, family)
+
+    check.__name__ = f"{agent} {VERSIONS[agent]} [{family}]"
+    SUITE.check(gateway_only=True)(check)
+
+
+for one in chosen():
+    check_of(*one)
 
 
 @SUITE.check(gateway_only=True)
-def claude_code_on_a_chat_only_target():
-    claude_code("claude-sonnet-5-on-chat")
-    asked = last()
-    equal(asked["path"], "/chat/v1/chat/completions", "what was asked")
-    holds("x-anthropic-billing-header" not in json.dumps(asked["body"]), "what would defeat caches is left out")
-
-
-CODEX = """\
-model = "{model}"
-model_provider = "gateway"
-check_for_update_on_startup = false
-
-[model_providers.gateway]
-name = "gateway"
-base_url = "{origin}/v1"
-env_key = "GATEWAY_KEY"
-wire_api = "responses"
-
-[analytics]
-enabled = false
-"""
-
-
-def codex(folder, model, task):
-    """Returns the command, with a home that configures the gateway's address."""
-    config = folder / "home" / ".codex" / "config.toml"
-    config.parent.mkdir(parents=True)
-    config.write_text(CODEX.format(origin=ORIGIN, model=model))
-    return [
-        program("@openai", "codex-*/vendor/*/bin/codex*"), "exec", "--json", "--skip-git-repo-check",
-        "--dangerously-bypass-approvals-and-sandbox", task,
-    ]  # fmt: skip
-
-
-@SUITE.check()
-def codex_on_a_native_target():
-    with tempfile.TemporaryDirectory(prefix="llmgw-codex-") as name:
+def codex_on_a_strict_target_is_told_why_not():
+    with tempfile.TemporaryDirectory(prefix="llmgw-agent-") as name:
         folder = pathlib.Path(name)
-        note = folder / "work" / "note.txt"
-        command = codex(folder, "gpt-5.5", f"Write the note. scene:codex={note}")
-        lines = events(command, folder, {"GATEWAY_KEY": KEY})
-        equal(note.read_text(), "written by a script\n", "the note")
-        items = [line["item"] for line in lines if line["type"] == "item.completed"]
-        equal([item["type"] for item in items].count("command_execution"), 2, "the commands that it ran")
-        equal(items[-1].get("text"), "The note is written.", "the last answer")
-        equal(lines[-1]["type"], "turn.completed", "the end")
-        # Usage of its three requests, as scripted.
-        equal((lines[-1]["usage"]["input_tokens"], lines[-1]["usage"]["output_tokens"]), (60, 27), "usage")
-        asked = last()["body"]
-        sealed = [item.get("encrypted_content") for item in asked["input"] if item.get("type") == "reasoning"]
-        holds(sealed and all(sealed), f"its reasoning comes back, sealed: {sealed}")
-        holds(DIRECT or asked["model"] == "m", "the target's own model")
-
-
-@SUITE.check(gateway_only=True)
-def codex_on_a_chat_only_target_is_told_why_not():
-    with tempfile.TemporaryDirectory(prefix="llmgw-codex-") as name:
-        folder = pathlib.Path(name)
-        command = codex(folder, "gpt-5.5-on-chat", "scene:hello")
-        output = str(raises(AssertionError, lambda: events(command, folder, {"GATEWAY_KEY": KEY})))
+        command, env = PROGRAMS["codex"](folder, "gpt-5.5-strict", "scene:hello")
+        output = str(raises(AssertionError, lambda: printed(command, folder, env)))
         holds("it ended with 1" in output and "'include' requests" in output, f"the unsupported field: {output}")
 
 
-@SUITE.check(gateway_only=True)
-def codex_on_a_chat_only_target_that_serves_agents():
-    with tempfile.TemporaryDirectory(prefix="llmgw-codex-") as name:
-        folder = pathlib.Path(name)
-        note = folder / "work" / "note.txt"
-        note.parent.mkdir()
-        note.write_text("a draft\n")
-        command = codex(folder, "gpt-5.5-for-agents", "Finish the note. scene:codex_patch=note.txt")
-        lines = events(command, folder, {"GATEWAY_KEY": KEY})
-        equal(note.read_text(), "written by a script\n", "the note")
-        items = [line["item"] for line in lines if line["type"] == "item.completed"]
-        kinds = [item["type"] for item in items]
-        equal((kinds.count("file_change"), kinds.count("command_execution")), (1, 1), f"what it did: {kinds}")
-        equal(items[-1].get("text"), "The note is finished.", "the last answer")
-        equal((lines[-1]["usage"]["input_tokens"], lines[-1]["usage"]["output_tokens"]), (60, 27), "usage")
-        asked = last()
-        equal(asked["path"], "/chat/v1/chat/completions", "what was asked")
-        thoughts = [message.get("reasoning_content") for message in asked["body"]["messages"] if message["role"] == "assistant"]
-        equal(thoughts, ["A draft.", "Now look at it."], "its reasoning comes back, opened")
+def table():
+    """Returns the table of the documentation, each of whose cells is a session of `--sessions all`."""
+    head = "| agent | its protocol | Chat | Messages | Responses | Gemini | Bedrock |\n|---|---|---|---|---|---|---|\n"
+    rows = []
+    for agent, title in TITLES.items():
+        cells = ["native" if family == native(agent) else "adapted" for family in PATHS]
+        rows.append(f"| {title} {VERSIONS[agent]} | {native(agent).capitalize()} | {' | '.join(cells)} |\n")
+    return head + "".join(rows)
 
 
 @SUITE.check()
-def aider_on_a_native_target():
-    with tempfile.TemporaryDirectory(prefix="llmgw-aider-") as name:
-        folder = pathlib.Path(name)
-        note = folder / "work" / "note.txt"
-        note.parent.mkdir()
-        note.touch()
-        # Its list of models; without it, it asks GitHub at start-up.
-        known = folder / "home" / ".aider" / "caches" / "model_prices_and_context_window.json"
-        known.parent.mkdir(parents=True)
-        known.write_text(json.dumps({"openai/m": {"max_input_tokens": 100_000, "litellm_provider": "openai"}}))
-        model = "m" if DIRECT else "openai/m"
-        command = [
-            AIDER, "--model", f"openai/{model}", "--edit-format", "whole", "--map-tokens", "0",
-            "--yes-always", "--no-git", "--no-auto-lint", "--no-detect-urls", "--disable-playwright", "--no-pretty",
-            "--analytics-disable", "--no-check-update", "--no-show-release-notes", "--no-show-model-warnings",
-            "--message", "Write the note. scene:aider=note.txt", "note.txt",
-        ]  # fmt: skip
-        env = {"OPENAI_API_BASE": f"{ORIGIN}/v1", "OPENAI_API_KEY": KEY, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-        output = printed(command, folder, env)
-        equal(note.read_text(), f"written by a script: {ODD}\n", "the note")
-        holds("Applied edit to note.txt" in output, f"that it is done: {output}")
-        asked = last()["body"]
-        equal((asked["stream"], asked["model"]), (True, "m"), "what was asked")
-
-
-OPENCODE_CONFIG = {
-    "$schema": "https://opencode.ai/config.json",
-    "autoupdate": False,
-    "share": "disabled",
-    "enabled_providers": ["gateway"],
-    "lsp": False,
-    "formatter": False,
-    "permission": {"edit": "allow", "bash": "deny", "webfetch": "deny"},
-    "provider": {
-        "gateway": {
-            "npm": "@ai-sdk/openai-compatible",
-            "options": {"baseURL": f"{ORIGIN}/v1", "apiKey": "{env:GATEWAY_KEY}"},
-            "models": {"openai/m": {"tool_call": True}, "m": {"tool_call": True}},
-        }
-    },
-}
-
-
-def opencode_on_a_native_target():
-    with tempfile.TemporaryDirectory(prefix="llmgw-opencode-") as name:
-        folder = pathlib.Path(name)
-        note = folder / "work" / "note.txt"
-        model = "gateway/m" if DIRECT else "gateway/openai/m"
-        config = folder / "home" / ".config" / "opencode" / "opencode.json"
-        config.parent.mkdir(parents=True)
-        config.write_text(json.dumps(OPENCODE_CONFIG | {"model": model, "small_model": model}))
-        env = {
-            "GATEWAY_KEY": KEY,
-            "OPENCODE_DISABLE_AUTOUPDATE": "1",
-            "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
-            "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
-            "OPENCODE_DISABLE_MODELS_FETCH": "1",
-        }
-        command = [program(OPENCODE, "bin/opencode"), "run", "--format", "json", "-m", model]
-        lines = events([*command, f"Write the note. scene:opencode={note}"], folder, env)
-        equal(note.read_text(), f"written by a script: {ODD}\n", "the note")
-        parts = [line["part"] for line in lines]
-        equal([part["tool"] for part in parts if part["type"] == "tool"], ["write", "read"], "the tools that it ran")
-        equal([part["text"] for part in parts if part["type"] == "text"][-1], "The note is written.", "the last answer")
-        used = [part["tokens"] for part in parts if part["type"] == "step-finish"]
-        equal([tokens["total"] for tokens in used], [29, 29, 29], "usage, as the script gave it")
-
-
-if "opencode" in AGENTS:
-    SUITE.check()(opencode_on_a_native_target)
+def the_documentation_has_the_table_of_these_sessions():
+    if set(TITLES) == set(PROGRAMS):
+        found = re.search(r"<!-- agents -->\n\n(.*?\n)\n<!-- end -->", PAGE.read_text(), re.S)
+        equal(found and found[1], table(), f"the table of {PAGE}")
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--table"]:
+        print(table(), end="")
+        sys.exit(0)
+    workers = ThreadPoolExecutor(3)
+    STARTED = {} if DIRECT else {one: workers.submit(session, *one) for one in chosen()}
     finish(SUITE)

@@ -11,6 +11,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import urllib.parse
 import urllib.request
 
 from pydantic import BaseModel
@@ -28,7 +29,7 @@ DIRECT = os.environ.get("LLMGW_TEST_DIRECT") == "1"
 OPENAI = {"native": "openai/m", "on_chat": "chat/m"}
 ANTHROPIC = {"native": "anthropic/m", "on_chat": "chat/m"}
 # The time that a session of an agent may take.
-LIMIT_S = 120
+LIMIT_S = 300
 HELLO = "Hello, wörld 🌍!"
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
@@ -62,6 +63,13 @@ def state():
 def last():
     """Returns the upstream's last request."""
     return state()["last"]
+
+
+def asked(note):
+    """Returns the last request of an agent's session about this file."""
+    url = os.environ["LLMGW_TEST_STATE"].replace("/-/state", "/-/session")
+    with urllib.request.urlopen(f"{url}?{urllib.parse.quote(str(note))}", timeout=10) as answer:
+        return json.load(answer)
 
 
 def idle():

@@ -41,33 +41,69 @@ providers:
     base_url: {upstream}/chat/v1
     api_key: sk-scripted-chat
     models: [m]
-  agents:
+  bedrock:
+    type: bedrock
+    region: eu-west-1
+    base_url: {upstream}/bedrock
+    api_key: bedrock-scripted
+    models: [m, "anthropic.claude-sonnet-4-5-v1:0"]
+  # One provider of each protocol for the sessions of agents.
+  on-chat:
     type: compatible
     base_url: {upstream}/chat/v1
     api_key: sk-scripted-chat
     responses_fallback: agents
     models: [{{id: m, rules: {{reasoning_back: all}}}}]
+  on-messages:
+    type: anthropic
+    base_url: {upstream}/anthropic
+    api_key: sk-scripted-anthropic
+    responses_fallback: agents
+    models: [claude-sonnet-5]
+  on-responses:
+    type: openai
+    base_url: {upstream}/openai/v1
+    api_key: sk-scripted-openai
+    force_api_support: true
+    models: [{{id: gpt-5.5, protocols: [responses]}}]
+  on-gemini:
+    type: gemini
+    base_url: {upstream}/google
+    api_key: AIza-scripted-google
+    responses_fallback: agents
+    models: [gemini-3-pro-preview]
+  on-bedrock:
+    type: bedrock
+    region: eu-west-1
+    base_url: {upstream}/bedrock
+    api_key: bedrock-scripted
+    responses_fallback: agents
+    models: ["anthropic.claude-sonnet-4-5-v1:0"]
 endpoints:
   either:
     failover:
       - {{provider: openai, model: overloaded}}
       - {{provider: anthropic, model: m}}
-  # Claude Code derives its requests from the name of the model.
-  claude-sonnet-5:
-    failover: [{{provider: anthropic, model: m}}]
-  claude-sonnet-5-on-chat:
+  gpt-5.5-strict:
     failover: [{{provider: chat, model: m}}]
-  gpt-5.5:
-    failover: [{{provider: openai, model: m}}]
-  gpt-5.5-on-chat:
-    failover: [{{provider: chat, model: m}}]
-  gpt-5.5-for-agents:
-    failover: [{{provider: agents, model: m}}]
+{agents}
 policies:
   defaults:
     retry_max_attempts: 1           # so that it is the clients who retry
     circuit_failure_threshold: 0    # and scenes that fail do not close the way for others
 """
+
+# The targets of the sessions of agents. Some agents derive their requests from the name of the model, so each family of targets
+# has endpoints of several names.
+FAMILIES = {
+    "on-chat": "m", "on-messages": "claude-sonnet-5", "on-responses": "gpt-5.5", "on-gemini": "gemini-3-pro-preview",
+    "on-bedrock": '"anthropic.claude-sonnet-4-5-v1:0"',
+}  # fmt: skip
+AGENTS = "\n".join(
+    f"  {name}-{family}:\n    failover: [{{provider: {family}, model: {model}}}]"
+    for name in ("claude-sonnet-5", "gpt-5.5", "smart")
+    for family, model in FAMILIES.items()
+)
 
 # The origin to which vendors send browsers back; no name is resolved.
 SETTINGS = {"LLMGW_OAUTH_PUBLIC_BASE_URL": "https://llm.example.com"}
@@ -93,7 +129,6 @@ def suites(only, direct):
         node + [str(HERE / "anthropic.mjs")],
         node + [str(HERE / "vercel.mjs")],
         python + [str(HERE / "langchain_google.py")],
-        python + [str(HERE / "gemini_cli.py")],
         node + [str(HERE / "google_genai.mjs")],
         node + [str(HERE / "vercel_google.mjs")],
         python + [str(HERE / "agents.py")],
@@ -110,13 +145,15 @@ def suites(only, direct):
 
 def drive(arguments, directory):
     key = f"test-{secrets.token_hex(16)}"
-    server = Process("the scripted upstream", [sys.executable, "-u", "-m", "upstream"], os.environ | {"PYTHONPATH": str(HERE)})
+    paths = os.pathsep.join([str(HERE), str(HERE.parent / "corpus")])
+    command = [str(arguments.judges / "python" / "bin" / "python"), "-u", "-m", "upstream"]
+    server = Process("the scripted upstream", command, os.environ | {"PYTHONPATH": paths})
     gateway = None
     try:
         upstream = server.wait_for(r"listening on (\S+)", 30)
         origin = f"{upstream}/direct"
         if not arguments.direct:
-            config = CONFIG.format(upstream=upstream)
+            config = CONFIG.format(upstream=upstream, agents=AGENTS)
             gateway, origin = start_gateway(arguments.gateway, config, key, directory, SETTINGS)
         env = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         env |= {
@@ -127,6 +164,7 @@ def drive(arguments, directory):
             "LLMGW_TEST_DIRECT": "1" if arguments.direct else "0",
             "LLMGW_TEST_NODE": str(arguments.cache / "node"),
             "LLMGW_TEST_BROWSER": shutil.which("chromium") or "",
+            "LLMGW_TEST_SESSIONS": arguments.sessions,
             "LLMGW_TEST_AIDER": str(arguments.cache / "aider" / "bin" / "aider"),
         }
         passed, failed = run_all([(command, env) for command in suites(arguments.only, arguments.direct)])
@@ -143,10 +181,12 @@ def drive(arguments, directory):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--cache", type=pathlib.Path, required=True)
+    parser.add_argument("--judges", type=pathlib.Path, required=True)
     parser.add_argument("--gateway")
     parser.add_argument("--direct", action="store_true")
     parser.add_argument("--isolated", action="store_true")
     parser.add_argument("--only", default="")
+    parser.add_argument("--sessions", default="today")
     arguments = parser.parse_args()
     if arguments.isolated:
         raise_loopback()

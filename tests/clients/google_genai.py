@@ -5,10 +5,12 @@ from google import genai
 from google.genai import errors, types
 
 from common import HELLO, KEY, ODD, ORIGIN, PICTURE, PIXEL, WEATHER, City, Suite, cities, equal, eventually, finish, holds, idle, last, on, raises, weather_answer  # fmt: skip
+from upstream import bedrock
 from upstream.messages import SIGNATURE
 
 SUITE = Suite(f"google-genai-python-{google.genai.__version__}")
-TARGETS = {"on_chat": "chat/m", "on_messages": "anthropic/m"}
+CLAUDE_ON_BEDROCK = "bedrock/anthropic.claude-sonnet-4-5-v1:0"
+TARGETS = {"on_chat": "chat/m", "on_messages": "anthropic/m", "on_bedrock": CLAUDE_ON_BEDROCK}
 
 
 def connect(key=KEY):
@@ -73,8 +75,16 @@ def tools_are_called_in_a_chat(model):
 
 @on(SUITE, TARGETS, gateway_only=True)
 def structured_output(model):
-    answer = ask(model, "scene:schema", response_mime_type="application/json", response_schema=City)
-    equal(answer.parsed, City(name="Oslo", large=True), "the parsed answer")
+    def call():
+        return ask(model, "scene:schema", response_mime_type="application/json", response_schema=City)
+
+    if model == CLAUDE_ON_BEDROCK:
+        # Not every model of Bedrock takes a schema, so the gateway sends none.
+        error = raises(errors.ClientError, call)
+        equal((error.code, error.status), (400, "INVALID_ARGUMENT"), "code and status")
+        holds("asks for a schema" in error.message, f"the reason: {error.message}")
+    else:
+        equal(call().parsed, City(name="Oslo", large=True), "the parsed answer")
 
 
 @on(SUITE, TARGETS, gateway_only=True)
@@ -84,7 +94,7 @@ def vision(model):
 
 
 # A target is asked to reason if its model is known to.
-THINKERS = {"on_chat": "chat/m", "on_messages": "anthropic/claude-sonnet-4-5"}
+THINKERS = {"on_chat": "chat/m", "on_messages": "anthropic/claude-sonnet-4-5", "on_bedrock": CLAUDE_ON_BEDROCK}
 
 
 @on(SUITE, THINKERS, gateway_only=True)
@@ -99,6 +109,9 @@ def thinking(model):
     equal(ask(model, history, **config).text, HELLO, "the next answer")
     if model == THINKERS["on_messages"]:
         equal(last()["body"]["messages"][1]["content"][0]["signature"], SIGNATURE, "what Claude got back")
+    if model == CLAUDE_ON_BEDROCK:
+        thought = last()["body"]["messages"][1]["content"][0]["reasoningContent"]["reasoningText"]
+        equal((thought["text"], thought["signature"]), ("First this, then that.", bedrock.SIGNATURE), "what Claude got back")
 
 
 @on(SUITE, TARGETS, gateway_only=True)

@@ -9,7 +9,8 @@ from common import DATA_URL, HELLO, KEY, ODD, ORIGIN, PICTURE, WEATHER, City, Su
 from upstream.media import vector
 
 SUITE = Suite(f"langchain-google-genai-{importlib.metadata.version('langchain-google-genai')}")
-TARGETS = {"on_gemini": "google/m", "on_chat": "chat/m", "on_messages": "anthropic/m"}
+CLAUDE_ON_BEDROCK = "bedrock/anthropic.claude-sonnet-4-5-v1:0"
+TARGETS = {"on_gemini": "google/m", "on_chat": "chat/m", "on_messages": "anthropic/m", "on_bedrock": CLAUDE_ON_BEDROCK}
 
 
 def get_weather(city: str) -> str:
@@ -50,7 +51,12 @@ def tools_over_three_turns(model):
 @on(SUITE, TARGETS, gateway_only=True)
 def structured_output(model):
     chat = connect(model).with_structured_output(City, method="json_schema")
-    equal(chat.invoke("scene:schema"), City(name="Oslo", large=True), "the parsed answer")
+    if model == CLAUDE_ON_BEDROCK:
+        # Not every model of Bedrock takes a schema, so the gateway sends none.
+        error = raises(Exception, lambda: chat.invoke("scene:schema"))
+        holds("asks for a schema" in str(error), f"the reason: {error}")
+    else:
+        equal(chat.invoke("scene:schema"), City(name="Oslo", large=True), "the parsed answer")
 
 
 @on(SUITE, TARGETS, gateway_only=True)
@@ -59,7 +65,7 @@ def vision(model):
     equal(connect(model).invoke([HumanMessage(content)]).text, PICTURE, "what arrived")
 
 
-@on(SUITE, {"on_gemini": "google/m", "on_messages": "anthropic/claude-sonnet-4-5"}, gateway_only=True)
+@on(SUITE, {"on_gemini": "google/m", "on_messages": "anthropic/claude-sonnet-4-5", "on_bedrock": CLAUDE_ON_BEDROCK}, gateway_only=True)
 def thinking(model):
     chat = connect(model, include_thoughts=True, thinking_budget=4096, max_output_tokens=8192)
     turns = [HumanMessage("scene:think")]

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # usage: setup.sh   installs the clients (Python packages from PyPI, Node packages from npm, every one with its hash)
-# into the user's cache, once, and prints that folder. About 2 GB on disk, most of it the four agents. Chromium, which the
+# into the user's cache, once, and prints that folder. About 2.7 GB on disk, most of it the agents. Chromium, which the
 # suite of the browser needs, is Debian's package: root installs it if it is missing.
+# Qwen Code names packages for its clipboard that do not exist, without which `npm ci` refuses a lock file: package.json puts a
+# small one in their place. They are optional, and not loaded in a session without a terminal.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 dir=${LLMGW_CLIENTS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/llmgw-clients}

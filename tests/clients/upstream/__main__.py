@@ -1,17 +1,18 @@
 """usage: python -m upstream   serves on a free loopback port until it is killed; its first line is the address.
 
-Below /openai, /anthropic, /google and /chat it is a vendor with that vendor's paths and key; below /direct it is all of
-them and accepts any key. `GET /-/state` returns the number of running answers and the last request, `GET /-/page` an
-empty page.
+Below /openai, /anthropic, /google, /bedrock and /chat it is a vendor with that vendor's paths and key; below /direct it is
+all of them but Google and Amazon, and accepts any key. `GET /-/state` returns the number of running answers and the last
+request, `GET /-/session?NOTE` the last request of an agent's session about that file, `GET /-/page` an empty page.
 """
 
 import http.server
 import json
 import threading
 import time
+import urllib.parse
 
-from . import chat, gemini, google, media, messages, responses
-from .scenes import Scene, Wrong, play
+from . import bedrock, chat, gemini, google, judging, media, messages, responses, sessions
+from .scenes import SCENES, Scene, Wrong, play
 
 CHAT, MEDIA = (
     {"/v1/chat/completions": chat},
@@ -22,11 +23,15 @@ MOUNTS = {
     "openai": ({**CHAT, **RESPONSES}, MEDIA, ("authorization", "Bearer sk-scripted-openai")),
     "anthropic": (MESSAGES, {"/v1/messages/count_tokens"}, ("x-api-key", "sk-scripted-anthropic")),
     "google": ({}, set(google.METHODS), ("x-goog-api-key", "AIza-scripted-google")),
+    "bedrock": ({}, set(), ("authorization", "Bearer bedrock-scripted")),
     "chat": (CHAT, MEDIA, ("authorization", "Bearer sk-scripted-chat")),
     "direct": ({**CHAT, **RESPONSES, **MESSAGES}, MEDIA | {"/v1/messages/count_tokens"}, None),
 }
+SCENES["session"] = sessions.session
 COUNTING = threading.Lock()
 STATE = {"open": 0, "asked": 0, "last": {}}
+# The vendors whose paths have the model and the method.
+BY_PATH = {"google": gemini, "bedrock": bedrock}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -41,6 +46,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/-/state":
             return self.reply(200, json.dumps(STATE))
+        if self.path.startswith("/-/session?"):
+            return self.reply(200, json.dumps(sessions.ASKED.get(urllib.parse.unquote(self.path.partition("?")[2]), {})))
         if self.path == "/-/page":
             return self.reply(200, "<!doctype html><title>A page</title>", "text/html")
         self.reply(404, json.dumps(chat.error(404, "There is nothing here.")))
@@ -52,8 +59,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         mount, _, path = self.path.split("?")[0].removeprefix("/").partition("/")
         protocols, others, key = MOUNTS.get(mount, ({}, set(), None))
         path = "/" + path
-        call = gemini.method(path) if mount == "google" else None
-        protocol = gemini if call else protocols.get(path, messages if mount == "anthropic" else chat)
+        call = BY_PATH[mount].method(path) if mount in BY_PATH else None
+        protocol = BY_PATH[mount] if call else protocols.get(path, messages if mount == "anthropic" else chat)
         if not call and path not in protocols and path not in others:
             return self.refuse(protocol, 404, f"There is no {self.path} here.")
         if key and self.headers.get(key[0]) != key[1]:
@@ -63,7 +70,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with COUNTING:
             STATE["open"] += 1
             STATE["asked"] += 1
-            STATE["last"] = {"mount": mount, "path": self.path, "headers": {k.lower(): v for k, v in self.headers.items()}}
+            self.asked = {"mount": mount, "path": self.path, "headers": {k.lower(): v for k, v in self.headers.items()}}
+            STATE["last"] = self.asked
         try:
             self.serve(protocol, path, raw, call)
         except (Wrong, KeyError, ValueError, TypeError) as error:
@@ -77,11 +85,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def serve(self, protocol, path, raw, call):
         if path == "/v1/audio/transcriptions":
             fields = media.form(self.headers["content-type"], raw)
-            STATE["last"]["body"] = {"model": fields["model"]}
+            self.asked["body"] = {"model": fields["model"]}
             kind, body = media.transcription(fields)
             return self.reply(200, body, kind) if isinstance(body, str) else self.stream(body, 0)
         body = json.loads(raw)
-        STATE["last"]["body"] = body
+        self.asked["body"] = body
         if path == "/v1/embeddings":
             return self.reply(200, json.dumps(media.embeddings(body)))
         if path == "/v1/images/generations":
@@ -91,27 +99,32 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if path == "/v1/audio/speech":
             kind, data = media.speech(body)
             return self.reply(200, data, kind)
-        if call in gemini.OTHERS:
-            return self.reply(200, json.dumps(gemini.OTHERS[call](body)))
+        if call and call[1] in protocol.OTHERS:
+            return self.reply(200, json.dumps(protocol.OTHERS[call[1]](body)))
         if body.get("model") == "overloaded":
             return self.refuse(protocol, 529, "This model is always overloaded.")
         if path == "/v1/messages/count_tokens":
             messages.read(body)
             return self.reply(200, json.dumps({"input_tokens": messages.COUNTED}))
-        ask = gemini.read(body, call == "streamGenerateContent") if call else protocol.read(body)
+        ask = protocol.read(body, call[1] in protocol.STREAMS, call[0]) if call else protocol.read(body)
         if protocol is messages:
             messages.check(ask)
+        if sessions.note(ask, self.asked):
+            judging.judge(ask, path)
         scene: Scene = play(ask)
         if scene.refused:
             message, details = f"The script refuses with {scene.refused}.", scene.cause and {"error_code": scene.cause}
             return self.refuse(protocol, scene.refused, message, scene.headers, details)
         if ask.stream:
-            return self.stream(protocol.events(scene, ask), scene.pause_s)
+            kind = bedrock.STREAM if protocol is bedrock else "text/event-stream"
+            return self.stream(protocol.events(scene, ask), scene.pause_s, kind)
         if scene.pause_s:
             time.sleep(scene.pause_s)
         self.reply(200, json.dumps(protocol.whole(scene, ask)))
 
     def refuse(self, protocol, status, message, headers=(), details=None):
+        if protocol is bedrock:
+            headers = (*headers, ("x-amzn-errortype", bedrock.KINDS[status]))
         self.reply(status, json.dumps(protocol.error(status, message, details)), headers=headers)
 
     def reply(self, status, body, kind="application/json", headers=()):
@@ -122,16 +135,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def stream(self, events, pause_s):
+    def stream(self, events, pause_s, kind="text/event-stream"):
         self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
+        self.send_header("content-type", kind)
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
         for event in events:
             if event is None:
                 time.sleep(pause_s)
             else:
-                data = event.encode()
+                data = event.encode() if isinstance(event, str) else event
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
         self.wfile.write(b"0\r\n\r\n")
 
@@ -157,4 +170,5 @@ class Server(http.server.ThreadingHTTPServer):
 if __name__ == "__main__":
     server = Server(("127.0.0.1", 0), Handler)
     print(f"listening on http://127.0.0.1:{server.server_address[1]}", flush=True)
+    threading.Thread(target=judging.judges, daemon=True).start()
     server.serve_forever()

@@ -8,7 +8,8 @@ from .media import vector
 from .scenes import Ask, Wrong, require
 
 COUNTED = 4242
-MODELS = ("m", "gemini-embedding-001")
+STREAMS = {"streamGenerateContent"}
+MODELS = ("m", "gemini-embedding-001", "gemini-3-pro-preview")
 STATUSES = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 404: "NOT_FOUND", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL"}
 
 
@@ -26,10 +27,10 @@ def camel(value):
 
 
 def method(path):
-    """Returns the method of a call of one of the models."""
+    """Returns the model and the method of a call of one of the models."""
     for model in MODELS:
         if path.startswith(f"/v1beta/models/{model}:"):
-            return path.rpartition(":")[2]
+            return model, path.rpartition(":")[2]
     return None
 
 
@@ -61,9 +62,9 @@ def read_part(part, ask):
     return ""
 
 
-def read(body, stream):
+def read(body, stream, model):
     body = camel(body)
-    ask = Ask(body, stream=stream)
+    ask = Ask(body | {"model": model}, stream=stream)
     ask.system = "".join(part["text"] for part in body.get("systemInstruction", {}).get("parts", []))
     ask.tools = [one["name"] for tool in body.get("tools", []) for one in tool["functionDeclarations"]]
     for content in body["contents"]:

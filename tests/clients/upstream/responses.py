@@ -32,8 +32,12 @@ def text_of(content, ask):
 
 def read(body):
     ask = Ask(body, stream=bool(body.get("stream")), system=body.get("instructions") or "")
-    ask.tools = [tool.get("name", tool["type"]) for tool in body.get("tools", [])]
+    tools = list(body.get("tools", []))
     items = body["input"]
+    for item in items if isinstance(items, list) else []:
+        tools += item["tools"] if item.get("type") == "additional_tools" else []
+    ask.tools = [tool.get("name", tool["type"]) for tool in tools]
+    ask.custom = [tool["name"] for tool in tools if tool["type"] == "custom"]
     for item in [{"role": "user", "content": items}] if isinstance(items, str) else items:
         read_item(item, ask)
     missing = set(ask.calls) - set(ask.results)
@@ -61,7 +65,7 @@ def read_item(item, ask):
         ask.thoughts.append(item)
         if item.get("encrypted_content", SEALED) not in (SEALED, None):
             raise Wrong(f"reasoning that was sealed here, not {item}")
-    else:
+    elif kind != "additional_tools":
         raise Wrong(f"an item of kind {kind}")
 
 
@@ -77,6 +81,8 @@ def reasoning(scene, sealed):
 
 def call(index, call):
     ids = {"id": f"fc_{index}", "call_id": call.id, "name": call.name, "status": "completed"}
+    if call.custom:
+        return {"type": "custom_tool_call", **ids, "input": call.arguments}
     return {"type": "function_call", **ids, "arguments": call.arguments}
 
 
@@ -116,7 +122,10 @@ def events(scene, ask):
     yield event("response.in_progress", response=response(scene, ask, "in_progress"))
     for index, item in enumerate(output(scene, ask)):
         place = {"output_index": index, "item_id": item["id"]}
-        begun = {"message": {"content": []}, "function_call": {"arguments": ""}, "reasoning": {"summary": []}}
+        begun = {
+            "message": {"content": []}, "function_call": {"arguments": ""}, "custom_tool_call": {"input": ""},
+            "reasoning": {"summary": []},
+        }  # fmt: skip
         status = {} if item["type"] == "reasoning" else {"status": "in_progress"}
         yield event("response.output_item.added", output_index=index, item={**item, **begun[item["type"]], **status})
         for piece in PARTS[item["type"]](scene, item, place):
@@ -149,6 +158,12 @@ def call_parts(scene, item, place):
     yield "response.function_call_arguments.done", {**place, "name": item["name"], "arguments": item["arguments"]}
 
 
+def custom_call_parts(scene, item, place):
+    for piece in fragments(item["input"]):
+        yield "response.custom_tool_call_input.delta", {**place, "delta": piece}
+    yield "response.custom_tool_call_input.done", {**place, "input": item["input"]}
+
+
 def reasoning_parts(scene, item, place):
     place = {**place, "summary_index": 0}
     part = item["summary"][0]
@@ -159,4 +174,7 @@ def reasoning_parts(scene, item, place):
     yield "response.reasoning_summary_part.done", {**place, "part": part}
 
 
-PARTS = {"message": message_parts, "function_call": call_parts, "reasoning": reasoning_parts}
+PARTS = {
+    "message": message_parts, "function_call": call_parts, "custom_tool_call": custom_call_parts,
+    "reasoning": reasoning_parts,
+}  # fmt: skip

@@ -24,13 +24,15 @@ class Wrong(Exception):
 
 @dataclasses.dataclass
 class Ask:
-    """A request, independent of the protocol. `results` are the outputs of tools by the ID of their call, in order."""
+    """A request, independent of the protocol. `custom` are those tools that take text, `results` the outputs of tools by the
+    ID of their call, in order."""
 
     body: dict
     stream: bool = False
     system: str = ""
     texts: list = dataclasses.field(default_factory=list)
     tools: list = dataclasses.field(default_factory=list)
+    custom: list = dataclasses.field(default_factory=list)
     results: dict = dataclasses.field(default_factory=dict)
     calls: dict = dataclasses.field(default_factory=dict)
     images: list = dataclasses.field(default_factory=list)
@@ -175,99 +177,10 @@ def flaky(ask, name):
     return Scene(pieces=(f"At the third attempt of {name}.",))
 
 
-def claude_code(ask, path):
-    """A session of Claude Code: it writes a file, reads it twice in parallel, and ends."""
-    require({"Write", "Read"} <= set(ask.tools), f"the tools Write and Read, not {ask.tools}")
-    step = len(ask.results)
-    if step == 0:
-        arguments = json.dumps({"file_path": path, "content": f"written by a script: {ODD}\n"}, ensure_ascii=False)
-        return Scene(
-            reasoning="A note is wanted.", pieces=words("I write the note."), calls=(Call("call_w", "Write", arguments),)
-        )
-    if step == 1:
-        require("error" not in ask.last_results(["Write"])[0].lower(), f"a written file: {ask.results}")
-        read = json.dumps({"file_path": path})
-        calls = (Call("call_r1", "Read", read), Call("call_r2", "Read", read))
-        return Scene(reasoning="Now look at it.", pieces=words("I look at it twice."), calls=calls)
-    outputs = ask.last_results(["Read", "Read"])
-    require(all("written by a script" in output for output in outputs), f"the note's text in {outputs}")
-    return Scene(pieces=words("The note is written."))
-
-
-def codex(ask, path):
-    """A session of Codex: it writes a file with a shell command, reads it, and ends."""
-    tool = next((name for name in ("exec_command", "shell_command", "shell") if name in ask.tools), None)
-    require(tool, f"a shell tool, not {ask.tools}")
-    commands = [f"printf 'written by a script\\n' > {path}", f"cat {path}"]
-    step = len(ask.results)
-    if step < 2:
-        key = {"exec_command": "cmd", "shell_command": "command"}.get(tool, "command")
-        arguments = {key: commands[step] if tool != "shell" else ["bash", "-c", commands[step]]}
-        call = Call(f"call_{step}", tool, json.dumps(arguments))
-        return Scene(reasoning="A note is wanted.", pieces=words("I use the shell."), calls=(call,))
-    require("written by a script" in ask.last_results([tool])[0], f"the note's text in {ask.results}")
-    return Scene(pieces=words("The note is written."))
-
-
-def codex_patch(ask, path):
-    """A session of Codex: it edits a file by a patch, a function that stands for its custom tool, looks at it, and ends."""
-    require({"apply_patch", "exec_command"} <= set(ask.tools), f"the tools apply_patch and exec_command, not {ask.tools}")
-    step = len(ask.results)
-    if step == 0:
-        patch = f"*** Begin Patch\n*** Update File: {path}\n@@\n-a draft\n+written by a script\n*** End Patch\n"
-        call = Call("call_patch", "apply_patch", json.dumps({"input": patch}))
-        return Scene(reasoning="A draft.", pieces=words("I edit it."), calls=(call,))
-    if step == 1:
-        require("Success" in ask.last_results(["apply_patch"])[0], f"an edited file: {ask.results}")
-        call = Call("call_cat", "exec_command", json.dumps({"cmd": f"cat {path}"}))
-        return Scene(reasoning="Now look at it.", pieces=words("I look at it."), calls=(call,))
-    require("written by a script" in ask.last_results(["exec_command"])[0], f"the note's text in {ask.results}")
-    return Scene(pieces=words("The note is finished."))
-
-
-def aider(ask, path):
-    """A session of aider, which extracts whole files from the text of an answer and then requests a commit message."""
-    require(not ask.tools, f"no tools, not {ask.tools}")
-    require(path in ask.texts[-1] or path in ask.system, f"the file {path} in what is asked")
-    return Scene(pieces=words(f"I write the note.\n\n{path}\n```\nwritten by a script: {ODD}\n```\n"))
-
-
-def opencode(ask, path):
-    """A session of opencode: it writes a file, reads it, and ends. In parallel it requests a title, without tools."""
-    if not ask.tools:
-        return Scene(pieces=("A note",))
-    require({"write", "read"} <= set(ask.tools), f"the tools write and read, not {ask.tools}")
-    step = len(ask.results)
-    if step == 0:
-        arguments = json.dumps({"filePath": path, "content": f"written by a script: {ODD}\n"}, ensure_ascii=False)
-        return Scene(reasoning="A note is wanted.", pieces=words("I write the note."), calls=(Call("call_w", "write", arguments),))
-    if step == 1:
-        require("error" not in ask.last_results(["write"])[0].lower(), f"a written file: {ask.results}")
-        return Scene(pieces=words("I look at it."), calls=(Call("call_r", "read", json.dumps({"filePath": path})),))
-    require("written by a script" in ask.last_results(["read"])[0], f"the note's text in {ask.results}")
-    return Scene(pieces=words("The note is written."))
-
-
-def gemini_cli(ask, path):
-    """A session of Gemini CLI: it writes a file, reads it, and ends."""
-    require({"write_file", "read_file"} <= set(ask.tools), f"the tools write_file and read_file, not {ask.tools}")
-    step = len(ask.results)
-    if step == 0:
-        arguments = json.dumps({"file_path": path, "content": f"written by a script: {ODD}\n"}, ensure_ascii=False)
-        call = Call("call_w", "write_file", arguments)
-        return Scene(reasoning="A note is wanted.", pieces=words("I write the note."), calls=(call,))
-    if step == 1:
-        require("error" not in ask.last_results(["write_file"])[0].lower(), f"a written file: {ask.results}")
-        return Scene(pieces=words("I look at it."), calls=(Call("call_r", "read_file", json.dumps({"file_path": path})),))
-    require("written by a script" in ask.last_results(["read_file"])[0], f"the note's text in {ask.results}")
-    return Scene(pieces=words("The note is written."))
-
-
 SCENES = {
     function.__name__: function
     for function in (
-        hello, odd, system, think, weather, schema, picture, slow, endless, breaks, drops, refuse, flaky, claude_code,
-        codex, codex_patch, aider, opencode, gemini_cli,
+        hello, odd, system, think, weather, schema, picture, slow, endless, breaks, drops, refuse, flaky,
     )
 }  # fmt: skip
 
