@@ -298,6 +298,7 @@ fn settings(config: &Config) -> Result<Settings, StartError> {
         base_path: server.base_path.clone(),
         local_mode: server.unauthenticated_api,
         metrics_public: server.metrics_public,
+        claude_code: config.claude_code.is_some(),
         quota_output_tokens: server.quota_output_tokens,
         preamble: Some(config.preamble.as_str()).filter(|text| !text.is_empty()).map(Arc::from),
         log_requests: config.logging.requests,

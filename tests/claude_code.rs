@@ -250,9 +250,41 @@ async fn the_sign_in_is_off_by_default_and_its_paths_do_not_exist() {
     let admin = Admin(gateway.client());
     assert_eq!(admin.call("GET", "device-sign-ins/BCDF-GHJK", Value::Null).await.status, 404);
     for path in ["/managed/settings", "/api/oauth/usage"] {
-        assert_eq!(client.get(path).await.unwrap().status, 401, "{path}");
+        assert_eq!(client.get(path).await.unwrap().status, 404, "{path}");
         assert_eq!(gateway.client().get(path).await.unwrap().status, 404, "{path}");
     }
+    for path in ["/v1/metrics", "/v1/logs", "/v1/traces"] {
+        assert_eq!(client.send("POST", path, "a".into()).await.unwrap().status, 404, "{path}");
+        assert_eq!(gateway.client().send("POST", path, "a".into()).await.unwrap().status, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_the_key_may_not_use_is_a_policy_to_claude_code_alone() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("Hello."));
+    let rig = Rig::start(&Yaml::one(upstream.base_url())).await;
+    let ada = rig.person("ada", "member").await;
+    let client = rig.signed_in(&ada).await;
+    let key = ada.admin.done("GET", "keys", Value::Null).await["data"][0]["id"].clone();
+    let body = json!({"model": "m", "max_tokens": 10, "messages": [{"role": "user", "content": "Hi."}]});
+    let ask = async |client: &Client, path: &str| client.post(path, body.to_string()).await;
+    assert_eq!(ask(&client, "/v1/messages").await.status, 200);
+    let path = format!("keys/{}", text(&key));
+    rig.admin.done("PATCH", &path, json!({"models": ["other/m"]})).await;
+    for path in ["/v1/messages", "/v1/messages/count_tokens"] {
+        let refused = ask(&client, path).await;
+        assert_eq!((refused.status, refused.header("x-should-retry")), (400, Some("false")), "{refused:?}");
+        let error = refused.json();
+        assert_eq!(error["error"]["type"], "policy_blocked", "{path}");
+        assert!(text(&error["error"]["message"]).contains("not allowed to use"), "{error}");
+        assert_eq!(error["request_id"].as_str(), refused.header("x-request-id"));
+    }
+    let chat = client.chat(chat::request("m")).await;
+    assert_eq!((chat.status, &chat.json()["error"]["code"]), (403, &json!("not_allowed")));
+    let ordinary = rig.admin.key(json!({"project": ada.project, "models": ["other/m"]})).await;
+    let refused = ask(&Client::new(rig.gateway.address(), Some(&ordinary.key)), "/v1/messages").await;
+    assert_eq!((refused.status, &refused.json()["error"]["type"]), (403, &json!("permission_error")));
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
-use shared::error_kind::ErrorKind;
+use shared::error_kind::{ErrorKind, ErrorRow};
 use shared::operation::Dialect;
 use shared::quota::Period;
 use wire::envelope::{self, EnvelopeFamily, GatewayError, StreamError};
@@ -49,6 +49,9 @@ pub(crate) struct Fault {
     pub(crate) close: bool,
 }
 
+/// The status of a refusal that is worded as a policy.
+const POLICY_STATUS: u16 = 400;
+
 impl Fault {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
@@ -92,12 +95,8 @@ impl Fault {
             }
             (Some(_) | None, _) => {
                 let quota = self.quota.as_deref();
-                let mut row = self.kind.row();
-                if quota.is_some_and(|quota| quota.is_billing) {
-                    row.anthropic = "billing_error";
-                }
                 let error = GatewayError {
-                    row,
+                    row: self.row(),
                     message: &self.message,
                     param: self.param.as_deref(),
                     retry_after: self.retry_after,
@@ -107,6 +106,30 @@ impl Fault {
                 envelope::error_body(family, &error)
             }
         }
+    }
+
+    /// Returns the status and the types of the error.
+    fn row(&self) -> ErrorRow {
+        let row = self.kind.row();
+        if self.status == Some(POLICY_STATUS) && self.is_by_allowlist() {
+            ErrorRow { status: POLICY_STATUS, anthropic: "policy_blocked", ..row }
+        } else if self.quota.as_ref().is_some_and(|quota| quota.is_billing) {
+            ErrorRow { anthropic: "billing_error", ..row }
+        } else {
+            row
+        }
+    }
+
+    /// Words a refusal by an allowlist as a policy of the organization, which Claude Code shows once. Only the status changes: a
+    /// further field would enlarge the future of every exchange.
+    pub(crate) fn make_policy(&mut self) {
+        if self.is_by_allowlist() {
+            self.status = Some(POLICY_STATUS);
+        }
+    }
+
+    fn is_by_allowlist(&self) -> bool {
+        matches!(self.kind, ErrorKind::NotAllowed | ErrorKind::PrivateProvider)
     }
 
     /// Returns the text of the error that the client reads.
@@ -119,7 +142,7 @@ impl Fault {
         if let Some(error) = &self.error {
             return native::error_event(dialect, error, request_id);
         }
-        let trouble = Trouble { row: self.kind.row(), message: &self.message, request_id };
+        let trouble = Trouble { row: self.row(), message: &self.message, request_id };
         native::stream(dialect, StreamOptions::default()).trouble(trouble)
     }
 
@@ -127,6 +150,6 @@ impl Fault {
     pub(crate) fn status(&self) -> u16 {
         let of_upstream =
             self.status.map(|status| self.error.as_ref().map_or(status, |error| error.client_status(status)));
-        of_upstream.unwrap_or_else(|| self.kind.row().status)
+        of_upstream.unwrap_or_else(|| self.row().status)
     }
 }

@@ -25,6 +25,7 @@ use crate::admit::authenticate::{
 };
 use crate::admit::authorize;
 use crate::admit::labels::{FieldLabels, LastClient};
+use crate::admit::policy;
 use crate::caller::{Caller, Exchange};
 use crate::error::Fault;
 use crate::metrics::add;
@@ -159,9 +160,16 @@ impl Exchange {
                     format!("The method {} is not allowed on this path. Allowed: {allow}.", parts.method);
                 Err(Fault { allow: Some(allow), ..Fault::new(ErrorKind::MethodNotAllowed, message) })
             }
-            Meaning::OwnKey => Box::pin(self.own_key(parts, body)).await,
-            Meaning::Elsewhere => Box::pin(self.elsewhere(parts, body)).await,
+            Meaning::OwnKey if self.has_own_key_path(parts.uri.path()) => {
+                Box::pin(self.own_key(parts, body)).await
+            }
+            Meaning::OwnKey | Meaning::Elsewhere => Box::pin(self.elsewhere(parts, body)).await,
         }
+    }
+
+    /// Returns true if a path for the holder of a key exists. Those of Claude Code do while it can sign in.
+    fn has_own_key_path(&self, path: &str) -> bool {
+        self.worker().process.settings.claude_code || !route::is_of_claude_code(path)
     }
 
     async fn operate(
@@ -186,7 +194,10 @@ impl Exchange {
             Some(insider) => still_live(&insider.access, &snapshot.freshness)?,
             None => self.authenticated(&snapshot, parts)?,
         };
-        authorize::operation(&access, operation.permission()).map_err(Fault::closing)?;
+        // A closure would borrow `named`, which would then be part of the future.
+        if let Err(fault) = authorize::operation(&access, operation.permission()) {
+            return Err(policy::worded(&access, dialect_of(operation, named), fault).closing());
+        }
         match operation {
             Operation::Models => models::serve(&snapshot, &access, named, parts),
             Operation::Metrics if is_administrator(&access) => Ok(Box::pin(metrics::serve(self)).await),

@@ -205,6 +205,7 @@ fn settings() -> Settings {
         base_path: BasePath::default(),
         local_mode: false,
         metrics_public: false,
+        claude_code: false,
         quota_output_tokens: 4_096,
         preamble: None,
         voice_folder: None,

@@ -39,6 +39,8 @@ pub struct Settings {
     pub local_mode: bool,
     /// True if `GET /metrics` needs no key (ROUTE-5).
     pub metrics_public: bool,
+    /// True if Claude Code can sign in, so that the paths for its keys exist.
+    pub claude_code: bool,
     /// Output tokens reserved from the caller's quotas for a request that sets no output limit (ADM-4).
     pub quota_output_tokens: u64,
     /// System text prepended to the system text of every request (MSG-1).

@@ -41,6 +41,7 @@ use self::walk::Walk;
 use crate::adapt::RoutedRequest;
 use crate::admit::demand::Demand;
 use crate::admit::line::{LineTerms, reserve_in_line};
+use crate::admit::policy;
 use crate::admit::quota::{self, Notices};
 use crate::admit::share_wait::reserve_when_granted;
 use crate::error::Fault;
@@ -181,8 +182,9 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Un
 
 /// Ends a request before its first attempt.
 fn refused(job: &Job, record: &mut Record, mut fault: Fault) -> Box<Unserved> {
-    record.fail(&fault);
+    policy::word(&job.access, job.head.dialect, &mut fault);
     let notices = quota::failure_notices(&job.access, job.route.endpoint(), None, &mut fault);
+    record.fail(&fault);
     Box::new(Unserved { fault, target: None, attempts: 0, notices })
 }
 

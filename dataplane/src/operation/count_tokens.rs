@@ -17,6 +17,7 @@ use wire::request::{self, Naming};
 use super::answer::name_target;
 use super::inference::{AuthorizedRequest, read};
 use crate::adapt::{self, RoutedRequest};
+use crate::admit::policy;
 use crate::attempt::{self, secrets};
 use crate::error::Fault;
 use crate::memory_budget::MemoryReservation;
@@ -45,7 +46,8 @@ pub(crate) async fn serve(
     let (route, _) = authorized.select(&head);
     let route = route?;
     let needs = authorized.needs(&head, &body);
-    let Plan { candidates, .. } = plan::order(&route, needs, &mut |_, _| {})?;
+    let Plan { candidates, .. } = plan::order(&route, needs, &mut |_, _| {})
+        .map_err(|fault| policy::worded(authorized.access, authorized.dialect, fault))?;
     let Some(target) = candidates.first() else { return Err(attempt::all_cooling_down(0)) };
     let model = target.model.id.as_str();
     let routed = authorized.worker().routed(&route, &head, &body);

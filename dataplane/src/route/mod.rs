@@ -137,6 +137,11 @@ pub(crate) fn is_open_to_pages(path: &str) -> bool {
     }
 }
 
+/// Returns true for the paths that exist for keys of Claude Code's sign-in.
+pub(crate) fn is_of_claude_code(path: &str) -> bool {
+    SHOWN_TO_CLAUDE_CODE.contains(&path) || TELEMETRY.contains(&path)
+}
+
 /// Routes `method` on `path`.
 pub(crate) fn meaning<'a>(method: &Method, path: &'a str) -> Meaning<'a> {
     let Some((operation, named)) = find(path) else { return other(method, path) };
