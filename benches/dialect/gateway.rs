@@ -10,7 +10,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use tempfile::TempDir;
 
 use super::payload::Pair;
-use super::proc;
+use super::{proc, process};
 use crate::SETTLING;
 
 pub(crate) const KEY: &str = "bench-admin-key-0123456789abcdef";
@@ -56,6 +56,7 @@ impl Gateway {
             .env("LLMGW_STATE_DIR", folder.path().join("state"))
             .env("LLMGW_CONFIG", config)
             .env("LLMGW_WORKERS", "1")
+            .env("LLMGW_DRAIN_DELAY_SECONDS", "0")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -96,7 +97,6 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        process::terminate(&mut self.child);
     }
 }

@@ -4,3 +4,5 @@ pub(crate) mod gateway;
 pub(crate) mod payload;
 #[path = "../../tests/support/proc.rs"]
 mod proc;
+#[path = "../support/process.rs"]
+mod process;

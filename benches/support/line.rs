@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+#[path = "process.rs"]
+mod process;
+
 pub(crate) const ADMIN: &str = "bench-administrator-key-0123456789";
 /// 32 bytes of text.
 pub(crate) const ENCRYPTION_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
@@ -38,6 +41,7 @@ impl Gateway {
             .env("LLMGW_STATE_DIR", folder.join("state"))
             .env("LLMGW_CONFIG", config)
             .env("LLMGW_LOG", "info")
+            .env("LLMGW_DRAIN_DELAY_SECONDS", "0")
             .envs(variables.iter().copied())
             .stderr(Stdio::piped())
             .spawn()
@@ -60,8 +64,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        process::terminate(&mut self.child);
     }
 }
 

@@ -38,6 +38,7 @@ pub(crate) fn prepare(command: &mut Command, folder: &Path, reach: &Reach<'_>, e
         .env("LLMGW_STATE_DIR", folder.join("state"))
         .env("LLMGW_CONFIG", config)
         .env("LLMGW_WORKERS", "1")
+        .env("LLMGW_DRAIN_DELAY_SECONDS", "0")
         .env("LLMGW_LOG", "info");
     if reach.wire == Wire::TlsClients {
         command

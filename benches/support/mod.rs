@@ -12,6 +12,7 @@ pub(crate) mod nginx;
 pub(crate) mod payload;
 #[path = "../../tests/support/proc.rs"]
 pub(crate) mod proc;
+pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod report;
 pub(crate) mod scenario;

@@ -14,7 +14,7 @@ use super::collector::Collector;
 use super::payload::KEY;
 use super::upstream::Ports;
 use super::wire::{Certificate, Wire};
-use super::{llmgw, nginx, proc, threads};
+use super::{llmgw, nginx, proc, process, threads};
 
 /// The core of the proxy under test.
 pub(crate) const PROXY_CORE: usize = 0;
@@ -212,6 +212,9 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         let Some(child) = &mut self.child else { return };
+        if !matches!(self.kind, Kind::Floor | Kind::Nginx) {
+            return process::terminate(child);
+        }
         for worker in proc::children(child.id()) {
             let pid = i32::try_from(worker).ok().and_then(rustix::process::Pid::from_raw);
             let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
