@@ -122,6 +122,9 @@ async fn run(options: &Options) {
     for scenario in &scenarios {
         let mut kinds: Vec<Kind> =
             kinds.iter().filter(|kind| scenario.kinds.contains(kind)).copied().collect();
+        if kinds.is_empty() {
+            continue;
+        }
         let mut rounds = Rounds::new();
         for _ in 0..options.rounds {
             rounds.push(round(scenario, &kinds, &upstream, epoch, options.quick).await);

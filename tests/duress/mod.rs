@@ -63,7 +63,8 @@ impl Rig {
                 .env("LLMGW_TLS_CERT_FILE", authority.ca_file().to_str().unwrap())
                 .env("LLMGW_TLS_KEY_FILE", authority.key_file().to_str().unwrap());
         }
-        let rig = Self { gateway: change(setup).launch().await, authority, is_quiet: Cell::default(), _good: good };
+        let rig =
+            Self { gateway: change(setup).launch().await, authority, is_quiet: Cell::default(), _good: good };
         wait::eventually("the gateway to serve", async || (rig.ask("good/m").await?.0 == 200).then_some(()))
             .await;
         rig
