@@ -241,9 +241,12 @@ async fn a_connection_that_is_not_read_holds_little() {
         let peak = memory.peak();
         figure(
             "duress",
-            format!("{STREAMS} streams that are not read hold {} KiB each", peak / u64::from(STREAMS) >> 10),
+            format!(
+                "{STREAMS} streams that are not read hold {} KiB each",
+                (peak / u64::from(STREAMS)) >> 10
+            ),
         );
-        assert!(peak / u64::from(STREAMS) <= 280 << 10, "{} KiB a stream", peak / u64::from(STREAMS) >> 10);
+        assert!(peak / u64::from(STREAMS) <= 280 << 10, "{} KiB a stream", (peak / u64::from(STREAMS)) >> 10);
     }
 }
 

@@ -81,8 +81,8 @@ async fn a_small_stream_is_not_delayed_by_large_ones_that_are_not_read() {
         format!(
             "a small stream beside {LARGE} large ones that are not read: {}; {} KiB taken and {} KiB held for each, {} connections",
             times(&mut beside),
-            standing / LARGE as u64 >> 10,
-            held / LARGE as u64 >> 10,
+            (standing / LARGE as u64) >> 10,
+            (held / LARGE as u64) >> 10,
             upstream.connections()
         ),
     );
@@ -127,7 +127,7 @@ async fn unread_streams_of_small_events_do_not_end_the_connection_of_others() {
         format!(
             "a small stream beside {UNREAD} streams of small events that are not read: {}; {} KiB taken for each, {} connections",
             times(&mut beside),
-            sent / u64::from(UNREAD) >> 10,
+            (sent / u64::from(UNREAD)) >> 10,
             upstream.connections()
         ),
     );

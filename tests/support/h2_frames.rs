@@ -245,7 +245,7 @@ async fn read_frames<S: AsyncRead>(
     frames: &mpsc::UnboundedSender<Vec<u8>>,
 ) -> std::io::Result<()> {
     read.read_exact(&mut [0; PREFACE_BYTES]).await?;
-    let (mut requests, mut last, mut leaving) = (0, 0, false);
+    let (mut requests, mut last, mut leaving) = (0, 0_u32, false);
     let live = watch::Sender::new(0_usize);
     loop {
         let mut head = [0; 9];
@@ -255,10 +255,10 @@ async fn read_frames<S: AsyncRead>(
         let mut payload = vec![0; length];
         read.read_exact(&mut payload).await?;
         let (kind, flags) = (head[3], head[4]);
-        if kind == SETTINGS && flags & ACK == 0 {
-            let _ = frames.send(frame(SETTINGS, ACK, 0, &[]));
-        } else if kind == PING && flags & ACK == 0 {
-            let _ = frames.send(frame(PING, ACK, 0, &payload));
+        match kind {
+            SETTINGS if flags & ACK == 0 => drop(frames.send(frame(SETTINGS, ACK, 0, &[]))),
+            PING if flags & ACK == 0 => drop(frames.send(frame(PING, ACK, 0, &payload))),
+            _ => {}
         }
         script.note(number, (kind, flags), &payload);
         if script.manners.grants && kind == DATA && length > 0 {
@@ -303,7 +303,6 @@ async fn read_frames<S: AsyncRead>(
             Reaction::GoAway if leaving => {}
             Reaction::GoAway => {
                 leaving = true;
-                let last: u32 = last;
                 let _ = frames.send(frame(GOAWAY, 0, 0, &[&last.to_be_bytes()[..], &[0; 4]].concat()));
             }
             Reaction::Close => return Ok(()),

@@ -175,7 +175,8 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Un
     {
         return Ok(remember(job, session, served));
     }
-    let unserved = Box::new(walk.unserved());
+    let mut unserved = Box::new(walk.unserved());
+    policy::word(&job.access, job.head.dialect, &mut unserved.fault);
     record.fail(&unserved.fault);
     Err(unserved)
 }
@@ -183,8 +184,8 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Un
 /// Ends a request before its first attempt.
 fn refused(job: &Job, record: &mut Record, mut fault: Fault) -> Box<Unserved> {
     policy::word(&job.access, job.head.dialect, &mut fault);
-    let notices = quota::failure_notices(&job.access, job.route.endpoint(), None, &mut fault);
     record.fail(&fault);
+    let notices = quota::failure_notices(&job.access, job.route.endpoint(), None, &mut fault);
     Box::new(Unserved { fault, target: None, attempts: 0, notices })
 }
 

@@ -26,7 +26,6 @@ use super::waiting::{Waiting, let_rest, rest_of};
 use super::{AnswerStart, AttemptParams, Failure, Job, KeyBlame, Next, Reserving, Served, Success, Unserved};
 use crate::adapt::{self, AnswerReader, TargetRequest};
 use crate::admit::demand::Demand;
-use crate::admit::policy;
 use crate::admit::quota;
 use crate::memory_budget::MemoryReservation;
 use crate::metrics::add;
@@ -524,7 +523,6 @@ impl<'a> Walk<'a> {
     pub(super) fn unserved(self) -> Unserved {
         let target = self.last.as_ref().or_else(|| self.reasons.over_quota_target()).cloned();
         let (mut fault, endpoint) = (self.reasons.into_fault(), self.job.route.endpoint());
-        policy::word(&self.job.access, self.job.head.dialect, &mut fault);
         let notices = quota::failure_notices(&self.job.access, endpoint, target.as_ref(), &mut fault);
         Unserved { fault, target: self.last, attempts: self.attempts, notices }
     }
