@@ -50,7 +50,7 @@ async fn http2_upstream() -> FrameUpstream {
     .await
 }
 
-/// The limits are about a third above the figures, because pages and the allocator have their own mind.
+/// The limits are about a third above the figures, because memory comes in pages and the allocator keeps some for later.
 #[tokio::test]
 #[ignore = "opens thousands of connections: run it alone, for its figures"]
 async fn a_held_stream_costs_little() {
