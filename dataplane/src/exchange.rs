@@ -419,8 +419,8 @@ mod tests {
         assert!(bytes <= 2_832, "{bytes}");
     }
 
-    /// What the gateway itself holds of a stream that is relayed: the future of its exchange is gone by then. The buffers are
-    /// hyper's.
+    /// The memory that the gateway itself holds for a stream that it relays. The future of the exchange has ended by then, and the
+    /// buffers are hyper's.
     #[test]
     fn a_held_stream_takes_at_most_4_kb_besides_the_buffers() {
         for dialect in [Dialect::Chat, Dialect::Messages, Dialect::Responses, Dialect::Gemini] {

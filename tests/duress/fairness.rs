@@ -103,7 +103,7 @@ async fn settled(upstream: &H2Upstream) -> u64 {
 }
 
 /// Small frames that are not read are an overhead for which h2 ends a connection. The streams of a full connection together
-/// must not get there, whoever reads nothing.
+/// must stay below that, even if no client reads.
 #[tokio::test]
 async fn unread_streams_of_small_events_do_not_end_the_connection_of_others() {
     const UNREAD: u32 = 99;

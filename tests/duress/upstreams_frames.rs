@@ -232,7 +232,7 @@ async fn the_header_table_follows_the_upstreams_limit() {
     assert!(heads[2].len() > heads[0].len() / 2, "without a table, nothing is indexed: {:x?}", heads[2]);
 }
 
-/// What an upstream may send in the middle of an answer without end. The stream that it floods may end with an error;
+/// Frames that an upstream sends without end in the middle of an answer. The stream that it floods may end with an error;
 /// neighbours notice nothing.
 #[tokio::test]
 async fn floods_of_an_upstream_stay_on_its_connection() {

@@ -125,7 +125,7 @@ async fn an_answer_in_records_of_one_byte_is_whole() {
     .await;
 }
 
-/// What is cut without the end of TLS (close_notify) is not whole, also where only the close ends the answer.
+/// An answer whose connection closes without the end of TLS (close_notify) is not whole, even if only the close ends it.
 #[tokio::test]
 async fn an_answer_that_is_cut_without_the_end_of_tls_is_an_error() {
     let body = chat::completion("ok");
@@ -229,7 +229,7 @@ fn server(certificate: &ClientCertificate) -> ServerConfig {
         .unwrap()
 }
 
-/// What a connection was made with.
+/// The facts of the handshake of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Made {
     kind: Option<HandshakeKind>,

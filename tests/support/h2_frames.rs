@@ -101,7 +101,7 @@ struct Script {
     connections: Mutex<Vec<Connection>>,
 }
 
-/// What is known of a connection.
+/// The observations of a connection.
 struct Connection {
     frames: mpsc::UnboundedSender<Vec<u8>>,
     /// The header blocks of its requests.

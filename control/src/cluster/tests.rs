@@ -18,7 +18,7 @@ use tokio::sync::oneshot::Receiver;
 use super::join::{JoinParams, Joined, join};
 use super::listen::ListenThread;
 use crate::common::actor::{Actor, Who};
-use crate::common::change::{AllowlistEdit, FieldChange};
+use crate::common::change::AllowlistEdit;
 use crate::common::credential::AccessTokens;
 use crate::common::vault::VaultKeys;
 use crate::db::chain;
@@ -32,7 +32,7 @@ use crate::routing::publish::{Publisher, PublisherParams};
 use crate::usage::ingest::Meter;
 use crate::usage::journal::Journal;
 use crate::usage::retention::RetentionPass;
-use crate::writer::command::keys::{DeleteKey, EditKey, IssueKey, KeyOperation};
+use crate::writer::command::keys::{DeleteKey, EditKey, IssueKey};
 use crate::writer::command::projects::{CreateProject, EditProject};
 use crate::writer::command::{AdminWrite, Answer, Command, CommandRefusal, Idempotency, WriteOutcome};
 use crate::writer::{Writer, WriterHandle, WriterState};
@@ -187,17 +187,7 @@ fn key(name: &str, project: &str) -> IssueKey {
 }
 
 fn revoke(id: &str) -> EditKey {
-    EditKey {
-        id: id.into(),
-        if_version: None,
-        name: None,
-        acts_as: FieldChange::Keep,
-        expires_at_ms: FieldChange::Keep,
-        allowlist: AllowlistEdit::default(),
-        tags: None,
-        recoverable: None,
-        edge: Some(KeyOperation::Revoke),
-    }
+    EditKey::revoke(id.into())
 }
 
 fn renamed(project: &str, name: &str, if_version: Option<u64>) -> EditProject {

@@ -318,7 +318,7 @@ mod tests {
     use super::*;
     use crate::db::ended_sessions::SessionEnd;
     use crate::db::quotas::{self, Counted, Of};
-    use crate::db::testing::{add_node, shared_database};
+    use crate::db::testing::{ClusterDatabase, add_node, shared_database};
     use crate::usage::tests::{Process, event, in_one_row};
 
     fn lifetimes(usage_days: u32) -> Lifetimes {
@@ -393,9 +393,8 @@ mod tests {
         );
     }
 
-    #[test]
-    fn records_of_a_day_whose_partition_was_dropped_are_stored_when_their_node_is_back_and_expire() {
-        let Some(database) = shared_database() else { return };
+    /// Starts the first node on a database; also returns its directory, another connection, and its keys.
+    fn node(database: &ClusterDatabase<'_>) -> (tempfile::TempDir, Db, Process, VaultKeys) {
         let (home, watch) = (tempfile::TempDir::new().unwrap(), database.connect());
         add_node(&watch, 1);
         let at_home = |name| home.path().join(name);
@@ -403,6 +402,13 @@ mod tests {
         let key = shared::secret::Secret::new([1; 32]);
         crate::db::key_check::make_keys(process.meter.db_mut(), &key).unwrap();
         let keys = crate::db::key_check::open_keys(process.meter.db_mut(), &key).unwrap();
+        (home, watch, process, keys)
+    }
+
+    #[test]
+    fn records_of_a_day_whose_partition_was_dropped_are_stored_when_their_node_is_back_and_expire() {
+        let Some(database) = shared_database() else { return };
+        let (_home, watch, mut process, keys) = node(&database);
         let now_ms = unix_ms();
         let expired_ms = now_ms - 32 * DAY_MS;
         partitions::make_ahead(process.meter.usage_mut(), now_ms).unwrap();
@@ -434,13 +440,7 @@ mod tests {
     #[test]
     fn a_user_who_does_not_own_the_table_of_usage_is_told_and_the_other_tables_are_pruned() {
         let Some(database) = shared_database() else { return };
-        let (home, watch) = (tempfile::TempDir::new().unwrap(), database.connect());
-        add_node(&watch, 1);
-        let at_home = |name| home.path().join(name);
-        let mut process = Process::with(database.connect_as(1), at_home("none.db"), at_home("journal"));
-        let key = shared::secret::Secret::new([1; 32]);
-        crate::db::key_check::make_keys(process.meter.db_mut(), &key).unwrap();
-        let keys = crate::db::key_check::open_keys(process.meter.db_mut(), &key).unwrap();
+        let (_home, _watch, mut process, keys) = node(&database);
         let end = SessionEnd::of_human("old", unix_ms() - 2 * DAY_MS);
         ended_sessions::put(process.meter.db_mut(), &end).unwrap();
         database.query("GRANT ALL ON usage, usage_rest TO PUBLIC; ALTER TABLE usage OWNER TO CURRENT_USER");

@@ -57,7 +57,7 @@ const STREAMS_AT_FIRST: usize = 1;
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 /// Connection window. All streams together may use up theirs, so that clients that read nothing take nothing from the
 /// others. It is four times as large as that, because h2 derives from it how much the overhead of small DATA frames may be that
-/// nobody has read yet, and ends the connection beyond: frames of 100 bytes, as events of tokens are, never get there.
+/// nobody has read yet, and ends the connection above that. Frames of 100 bytes, as events of tokens are, stay below it.
 const CONNECTION_WINDOW_BYTES: u32 = STREAM_WINDOW_BYTES * 400;
 const _: () = assert!(CONNECTION_WINDOW_BYTES as usize == STREAM_WINDOW_BYTES as usize * STREAMS_MAX * 4);
 /// Pings of all connections.

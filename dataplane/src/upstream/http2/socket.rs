@@ -67,7 +67,7 @@ struct Frames {
     streams: Box<[Stream; PLACES]>,
 }
 
-/// What is known of a stream.
+/// The observations of a stream.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stream {
     number: u32,

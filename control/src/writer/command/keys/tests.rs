@@ -101,17 +101,7 @@ impl Keyring {
 }
 
 fn edit(key: &str) -> EditKey {
-    EditKey {
-        id: key.into(),
-        if_version: None,
-        name: None,
-        acts_as: FieldChange::Keep,
-        expires_at_ms: FieldChange::Keep,
-        allowlist: AllowlistEdit::default(),
-        tags: None,
-        recoverable: None,
-        edge: None,
-    }
+    EditKey { edge: None, ..EditKey::revoke(key.into()) }
 }
 
 fn rotate(key: &str, overlap_ms: u64) -> Rotate {

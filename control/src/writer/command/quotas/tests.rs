@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
 
 use super::*;
-use crate::common::change::{AllowlistEdit, FieldChange};
+use crate::common::change::AllowlistEdit;
 use crate::db::members::MemberRole;
 use crate::db::quotas::{QuotaFilter, Rules};
-use crate::writer::command::keys::{DeleteKey, EditKey, IssueKey as CreateKey, KeyOperation, Rotate};
+use crate::writer::command::keys::{DeleteKey, EditKey, IssueKey as CreateKey, Rotate};
 use crate::writer::command::tests::{Office, id};
 use crate::writer::command::{principals, projects};
 
@@ -45,18 +45,7 @@ impl Desk {
     }
 
     fn revoke(&self, key: &str) {
-        let edit = EditKey {
-            id: key.into(),
-            if_version: None,
-            name: None,
-            acts_as: FieldChange::Keep,
-            expires_at_ms: FieldChange::Keep,
-            allowlist: AllowlistEdit::default(),
-            tags: None,
-            recoverable: None,
-            edge: Some(KeyOperation::Revoke),
-        };
-        self.office.run(edit).unwrap();
+        self.office.run(EditKey::revoke(key.into())).unwrap();
     }
 
     fn delete(&self, key: &str) {
