@@ -7,6 +7,7 @@
 mod bulk;
 mod error;
 mod listener;
+mod pipeline;
 mod session;
 mod settings;
 mod tls;
@@ -15,6 +16,7 @@ mod value;
 pub use bulk::{CopyIn, RowStream};
 pub use error::{Error, ErrorKind};
 pub use listener::{Heard, Listener};
+pub use pipeline::Call;
 pub use session::{Prepared, Session};
 pub use settings::{Settings, SettingsError};
 pub use value::{Field, Kind, Row};

@@ -228,6 +228,20 @@ impl Session {
         outcome
     }
 
+    /// Waits for the answers to several statements of the open transaction.
+    pub(crate) fn run_each<T>(
+        &self,
+        call: impl AsyncFnOnce(&Client) -> Vec<Result<T, tokio_postgres::Error>>,
+    ) -> Result<Vec<Result<T, Error>>, Error> {
+        let live = self.live.borrow();
+        let client = &live.as_ref().ok_or_else(not_connected)?.client;
+        let answers = self.run(async { Ok(call(client).await) })?;
+        if answers.iter().any(Result::is_err) && self.transaction.get() == Transaction::Open {
+            self.transaction.set(Transaction::Failed);
+        }
+        Ok(answers.into_iter().map(|answer| Ok(answer?)).collect())
+    }
+
     /// Waits for an answer until the time limit, or for [`STATEMENT_TIME_MAX`], and then asks the server to cancel the statement.
     /// A server that is frozen, or whose disk is, thus blocks its caller for a bounded time.
     fn block<T>(&self, answer: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Error> {
@@ -260,7 +274,7 @@ impl std::fmt::Debug for Session {
 }
 
 /// Returns the values in the form that tokio-postgres takes.
-fn parameters<'a>(
+pub(crate) fn parameters<'a>(
     statement: &Prepared,
     values: &'a [Field<'a>],
 ) -> Result<Vec<&'a (dyn ToSql + Sync)>, Error> {

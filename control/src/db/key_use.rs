@@ -4,10 +4,14 @@
 use super::engine::{Db, DbResult, named_params};
 use super::record_id::NodeId;
 
-/// Records that an existing key was used in an hour since the Unix epoch. Writes at most once per key and hour.
-pub(crate) fn mark(tx: &Db, key: &str, hour: u64) -> DbResult<()> {
-    tx.execute(MARK, named_params! {":key": key, ":node": NodeId::of(tx), ":hour": hour})?;
-    Ok(())
+/// Records that existing keys were used, each in an hour since the Unix epoch. Writes at most once per key and hour.
+pub(crate) fn mark<'a>(tx: &Db, used: impl IntoIterator<Item = (&'a str, u64)>) -> DbResult<()> {
+    mark_of(tx, NodeId::of(tx), used)
+}
+
+fn mark_of<'a>(tx: &Db, node: NodeId, used: impl IntoIterator<Item = (&'a str, u64)>) -> DbResult<()> {
+    let rows = used.into_iter().map(|(key, hour)| (node, hour, key));
+    tx.prepare(MARK)?.execute_each(rows, |marked| marked.map(drop))
 }
 
 /// Moves the rows of nodes that have left, or were live before so many milliseconds, to node 0.
@@ -15,10 +19,7 @@ pub(crate) fn merge_absent(tx: &Db, absent_ms: u64) -> DbResult<()> {
     let taken: Vec<(String, u64)> = tx.rows(TAKE_ABSENT, named_params! {":absent": absent_ms}, |row| {
         Ok((row.get("key")?, row.get("hour")?))
     })?;
-    for (key, hour) in taken {
-        tx.execute(MARK, named_params! {":key": key, ":node": NodeId::FIRST, ":hour": hour})?;
-    }
-    Ok(())
+    mark_of(tx, NodeId::FIRST, taken.iter().map(|(key, hour)| (key.as_str(), *hour)))
 }
 
 /// True if [`mark`] would write.
@@ -59,14 +60,14 @@ mod tests {
         assert_eq!(last(&db), None);
         for (hour, want) in [(5, 5), (7, 7), (6, 7)] {
             assert_eq!(is_new(&db, "key", hour).unwrap(), hour == want);
-            mark(&db, "key", hour).unwrap();
+            mark(&db, [("key", hour)]).unwrap();
             assert_eq!(last(&db), Some(want * 3_600_000));
         }
         db.execute("INSERT INTO key_use VALUES ('key', 1, 9)", ()).unwrap();
         assert_eq!(last(&db), Some(9 * 3_600_000));
-        mark(&db, "key", 8).unwrap();
+        mark(&db, [("key", 8)]).unwrap();
         assert_eq!(last(&db), Some(9 * 3_600_000), "a node writes only its own row");
-        mark(&db, "an administrator", 8).unwrap();
+        mark(&db, [("an administrator", 8)]).unwrap();
         let key = keys::find(&db, "key", 0).unwrap().unwrap();
         keys::delete(&db, &key).unwrap();
         let left: i64 = db.row("SELECT count(*) FROM key_use", (), |row| row.get(0)).unwrap();

@@ -10,16 +10,19 @@ use super::record_id::NodeId;
 use crate::db::engine::sqlite::schemas::has_usage_apart;
 use crate::db::engine::{Db, DbResult, ToValue, named_params};
 
-/// Adds `amount` to the used quota of the window that began at `start_ms`. Runs in the transaction that stores the
-/// usage.
-pub(crate) fn quota_used(tx: &Db, quota: &str, start_ms: u64, amount: u64) -> DbResult<()> {
+/// Adds amounts to the used quotas of windows, each with its quota and its start in milliseconds. Runs in the transaction that
+/// stores the usage.
+pub(crate) fn quotas_used(tx: &Db, amounts: &[((String, u64), u64)]) -> DbResult<()> {
     match NodeId::of(tx) {
-        NodeId::FIRST if has_usage_apart(tx) => {}
-        NodeId::FIRST => return quotas::add_used(tx, quota, start_ms, amount),
-        node => return shares::used::add(tx, (quota, start_ms), node.number(), amount),
+        NodeId::FIRST if has_usage_apart(tx) => amounts.iter().try_for_each(|((quota, start_ms), amount)| {
+            let amount = i64::try_from(*amount).unwrap_or(i64::MAX);
+            put(tx, named_params! {":quota": quota, ":key": None::<&str>, ":at": start_ms, ":amount": amount})
+        }),
+        NodeId::FIRST => amounts
+            .iter()
+            .try_for_each(|((quota, start_ms), amount)| quotas::add_used(tx, quota, *start_ms, *amount)),
+        node => shares::used::add(tx, node.number(), amounts),
     }
-    let amount = i64::try_from(amount).unwrap_or(i64::MAX);
-    put(tx, named_params! {":quota": quota, ":key": None::<&str>, ":at": start_ms, ":amount": amount})
 }
 
 /// Changes the used quota of the window that began at `start_ms` by `change`. Runs in the transaction that changes the
@@ -33,13 +36,15 @@ pub(crate) fn quota_corrected(tx: &Db, quota: &str, start_ms: u64, change: i64) 
     put(tx, named_params! {":quota": quota, ":key": None::<&str>, ":at": start_ms, ":amount": change})
 }
 
-/// Records that a key was used in this hour. Runs in the transaction that stores the usage.
-pub(crate) fn key_used(tx: &Db, key: &str, hour: u64) -> DbResult<()> {
+/// Records the newest hours in which keys were used. Runs in the transaction that stores the usage.
+pub(crate) fn keys_used<'a>(tx: &Db, used: impl IntoIterator<Item = (&'a str, u64)>) -> DbResult<()> {
     if !has_usage_apart(tx) {
-        return key_use::mark(tx, key, hour);
+        return key_use::mark(tx, used);
     }
-    if key_use::is_new(tx, key, hour)? {
-        put(tx, named_params! {":quota": None::<&str>, ":key": key, ":at": hour, ":amount": 1})?;
+    for (key, hour) in used {
+        if key_use::is_new(tx, key, hour)? {
+            put(tx, named_params! {":quota": None::<&str>, ":key": key, ":at": hour, ":amount": 1})?;
+        }
     }
     Ok(())
 }
@@ -69,7 +74,7 @@ pub(crate) fn deliver(db: &mut Db) -> DbResult<()> {
                     }
                 }
             } else if let Some(key) = row.get::<Option<String>>("key")? {
-                key_use::mark(&tx, &key, at)?;
+                key_use::mark(&tx, [(key.as_str(), at)])?;
             }
         }
         tx.execute(TAKE, ())?;
@@ -134,9 +139,8 @@ mod tests {
         let reader = files.reader().unwrap();
         for round in 1..=3_i64 {
             let tx = db.transaction().unwrap();
-            quota_used(&tx, "quo", 0, 2).unwrap();
-            quota_used(&tx, "deleted meanwhile", 0, 5).unwrap();
-            key_used(&tx, "key", 7).unwrap();
+            quotas_used(&tx, &[(("quo".into(), 0), 2), (("deleted meanwhile".into(), 0), 5)]).unwrap();
+            keys_used(&tx, [("key", 7)]).unwrap();
             tx.commit().unwrap();
             let before = (2 * (round - 1), (round > 1).then_some(7));
             assert_eq!(counted(&db), before, "the transaction that stores usage leaves gateway.db alone");
@@ -161,7 +165,7 @@ mod tests {
         settle(dir.path(), &mut db, true).unwrap();
         let copy = dir.path().join("copy");
         for _ in 0..10 {
-            quota_used(&db, "quo", 0, 2).unwrap();
+            quotas_used(&db, &[(("quo".into(), 0), 2)]).unwrap();
             std::fs::write(&copy, "").unwrap();
             let mut waits = 0;
             let moment = ConsistentView::of_after(dir.path(), || {

@@ -92,9 +92,8 @@ impl Charges {
 
     /// Writes the amounts. Must be called before the commit.
     pub(super) fn store(&mut self, tx: &Db) -> DbResult<()> {
-        std::mem::take(&mut self.sums)
-            .into_iter()
-            .try_for_each(|((id, start_ms), amount)| usage_effects::quota_used(tx, &id, start_ms, amount))
+        let amounts: Vec<_> = std::mem::take(&mut self.sums).into_iter().collect();
+        usage_effects::quotas_used(tx, &amounts)
     }
 
     /// Updates the counters in memory. Must be called after the commit.

@@ -12,5 +12,5 @@ pub(crate) mod table;
 mod value;
 
 pub(crate) use error::{DbError, DbErrorKind, DbResult};
-pub(crate) use session::{Db, Row, Rows, Statement, Transaction};
+pub(crate) use session::{Db, Row, Rows, Transaction};
 pub(crate) use value::{Column, FromValue, Mismatch, Place, ToValue, Value, Values, named_params};

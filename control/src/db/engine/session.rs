@@ -306,6 +306,52 @@ impl Statement<'_> {
         }
     }
 
+    /// Runs the statement of an open transaction once for each of these values, in their order, and passes each number of
+    /// changed rows to `changed`. A server is waited for once for many of them, and once one has failed, all behind it fail.
+    pub(crate) fn execute_each<V: Values>(
+        &mut self,
+        all: impl IntoIterator<Item = V>,
+        changed: impl FnMut(DbResult<usize>) -> DbResult<()>,
+    ) -> DbResult<()> {
+        match &mut self.0 {
+            StatementOf::Sqlite(statement) => {
+                all.into_iter().map(|values| statement.execute(values)).try_for_each(changed)
+            }
+            StatementOf::Postgres(statement) => {
+                let mut changed = changed;
+                together(all, |some| statement.execute_each(some)?.into_iter().try_for_each(&mut changed))
+            }
+        }
+    }
+
+    /// Runs the statement of an open transaction once for each of these values, in their order, and reads the first row that
+    /// each finds, if any. A server is waited for once for many of them.
+    pub(crate) fn optional_row_each<T, V: Values>(
+        &mut self,
+        all: impl IntoIterator<Item = V>,
+        mut read: impl FnMut(Row<'_>) -> DbResult<T>,
+    ) -> DbResult<Vec<Option<T>>> {
+        match &mut self.0 {
+            StatementOf::Sqlite(statement) => all
+                .into_iter()
+                .map(|values| {
+                    let mut rows = statement.query(values)?;
+                    rows.next()?.map(|row| read(Row(RowOf::Sqlite(row)))).transpose()
+                })
+                .collect(),
+            StatementOf::Postgres(statement) => {
+                let mut found = Vec::new();
+                together(all, |some| {
+                    for mut rows in statement.query_each(some)? {
+                        found.push(rows.next().map(|row| read(row.into())).transpose()?);
+                    }
+                    Ok(())
+                })?;
+                Ok(found)
+            }
+        }
+    }
+
     /// Runs the statement, whose rows are then read one at a time.
     pub(crate) fn query(&mut self, values: impl Values) -> DbResult<Rows<'_>> {
         Ok(Rows(match &mut self.0 {
@@ -443,6 +489,23 @@ impl Db {
     }
 }
 
+/// Passes [`TOGETHER_MAX`] items at a time to `take`.
+fn together<T>(
+    all: impl IntoIterator<Item = T>,
+    mut take: impl FnMut(Vec<T>) -> DbResult<()>,
+) -> DbResult<()> {
+    let mut all = all.into_iter();
+    loop {
+        let some: Vec<T> = all.by_ref().take(TOGETHER_MAX).collect();
+        if some.is_empty() {
+            return Ok(());
+        }
+        take(some)?;
+    }
+}
+
+/// The number of statements whose answers are waited for together: bounds the memory of their values, and the time.
+const TOGETHER_MAX: usize = 256;
 /// The longest time without a statement of a transaction that writes.
 const IDLE_MAX_MS: u64 = 5_000;
 /// The same of one whose locks other nodes wait for at once.

@@ -40,7 +40,7 @@ pub(crate) enum Place<'a> {
     Named(&'a str),
 }
 
-/// The values for all parameters of a statement: `()`, an array, slice or tuple in the order in which the parameters
+/// The values for all parameters of a statement: `()`, an array, vector, slice or tuple in the order in which the parameters
 /// first stand in the statement, or [`named_params`].
 pub(crate) trait Values {
     /// Calls `bind` with each value.
@@ -88,6 +88,12 @@ impl Values for &[(&str, &dyn ToValue)] {
 impl<T: ToValue> Values for &[T] {
     fn each(self, bind: &mut dyn FnMut(Place<'_>, Value<'_>) -> DbResult<()>) -> DbResult<()> {
         (1..).zip(self).try_for_each(|(at, value)| bind(Place::At(at), value.to_value()?))
+    }
+}
+
+impl<T: ToValue> Values for Vec<T> {
+    fn each(self, bind: &mut dyn FnMut(Place<'_>, Value<'_>) -> DbResult<()>) -> DbResult<()> {
+        self.as_slice().each(bind)
     }
 }
 

@@ -225,7 +225,7 @@ fn usage_that_gateway_db_has_not_counted_yet_must_be_counted_first() {
     let (dir, database) = (filled(true), shared().create_database());
     let Opened { mut writer, lock, .. } = open(dir.path(), &key()).unwrap();
     settle(dir.path(), &mut writer, true).unwrap();
-    usage_effects::quota_used(&writer, "quo", 0, 2).unwrap();
+    usage_effects::quotas_used(&writer, &[(("quo".into(), 0), 2)]).unwrap();
     drop((writer, lock));
     let error = copy_to(&dir, &database).unwrap_err();
     assert!(matches!(error, StateCopyError::Unstored { .. }), "{error}");

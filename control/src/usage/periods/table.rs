@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::figures::PeriodFigures;
 use super::tally::{NameSet, PeriodKey, PeriodSums, unpack_figures};
 use super::{Grain, MINUTE_MS, Section, first_minute};
-use crate::db::engine::{Db, DbError, DbResult, Row, ToValue, named_params};
+use crate::db::engine::{Db, DbError, DbResult, Place, Row, ToValue, Value, Values, named_params};
 use crate::db::record_id::NodeId;
 use crate::usage::recent::feed::RowPlace;
 
@@ -125,41 +125,68 @@ pub(super) fn names(db: &Db, section: Section, day: u64) -> DbResult<NameSet> {
     Ok(found.into_iter().collect())
 }
 
-/// Adds sums to the rows of a node.
+/// Adds sums to the rows of a node, which other nodes may merge at the same time.
 pub(super) fn add(tx: &Db, node: NodeId, all: &BTreeMap<PeriodKey, PeriodSums>) -> DbResult<()> {
-    all.iter().try_for_each(|(key, sums)| add_to_row(tx, node, key, sums))
-}
-
-/// Adds sums to a row, which other nodes may merge at the same time.
-fn add_to_row(tx: &Db, node: NodeId, key: &PeriodKey, sums: &PeriodSums) -> DbResult<()> {
-    let PeriodKey { grain, section, start, name, model } = key;
-    let (grain, number) = (grain.minutes(), section.number());
-    let place = named_params! {
-        ":grain": grain, ":section": number, ":start": start, ":node": node, ":name": name, ":model": model,
-    };
-    let find = if tx.is_postgres() { ROW_LOCKED } else { ROW };
+    let mut all = all.iter();
     loop {
-        let known = tx.optional_row(find, place, |row| Ok(read(row)?.sums()))?;
-        let (sql, mut sum) = match known {
-            Some(known) => (CHANGE, known.unwrap_or_default()),
-            None => (PUT, PeriodSums::default()),
-        };
-        sum.add(sums);
-        let values = named_params! {
-            ":grain": grain,
-            ":section": number,
-            ":start": start,
-            ":node": node,
-            ":name": name,
-            ":model": model,
-            ":cost": sum.figures.cost_nano_usd,
-            ":unpriced": sum.figures.unpriced,
-            ":figures": sum.pack(*section),
-        };
-        if tx.execute(sql, values)? > 0 {
+        let mut some: Vec<_> = all.by_ref().take(ROWS_TOGETHER).collect();
+        if some.is_empty() {
             return Ok(());
         }
-        // Another node has put the row meanwhile.
+        while !some.is_empty() {
+            some = add_some(tx, node, some)?;
+        }
+    }
+}
+
+/// Adds sums to rows. Returns those that another node has put meanwhile.
+fn add_some<'a>(
+    tx: &Db,
+    node: NodeId,
+    some: Vec<(&'a PeriodKey, &'a PeriodSums)>,
+) -> DbResult<Vec<(&'a PeriodKey, &'a PeriodSums)>> {
+    let mut find = tx.prepare(if tx.is_postgres() { ROW_LOCKED } else { ROW })?;
+    let places = some.iter().map(|(key, _)| RowValues { node, key, sum: None });
+    let known = find.optional_row_each(places, |row| Ok(read(row)?.sums()))?;
+    let (mut changed, mut put) = (Vec::new(), Vec::new());
+    for ((key, sums), known) in some.into_iter().zip(known) {
+        let rows = if known.is_some() { &mut changed } else { &mut put };
+        let mut sum = known.flatten().unwrap_or_default();
+        sum.add(sums);
+        rows.push(((key, sums), sum));
+    }
+    let mut again = Vec::new();
+    for (sql, rows) in [(CHANGE, &changed), (PUT, &put)] {
+        let mut added = rows.iter().map(|(added, _)| *added);
+        let values = rows.iter().map(|((key, _), sum)| RowValues { node, key, sum: Some(sum) });
+        tx.prepare(sql)?.execute_each(values, |count| {
+            again.extend(added.next().filter(|_| count == Ok(0)));
+            count.map(drop)
+        })?;
+    }
+    Ok(again)
+}
+
+/// The values of a row of a node, or of its place alone.
+struct RowValues<'a> {
+    node: NodeId,
+    key: &'a PeriodKey,
+    sum: Option<&'a PeriodSums>,
+}
+
+impl Values for RowValues<'_> {
+    fn each(self, bind: &mut dyn FnMut(Place<'_>, Value<'_>) -> DbResult<()>) -> DbResult<()> {
+        let PeriodKey { grain, section, start, name, model } = self.key;
+        let (grain, number) = (grain.minutes(), section.number());
+        named_params! {
+            ":grain": grain, ":section": number, ":start": start, ":node": self.node, ":name": name, ":model": model,
+        }
+        .each(bind)?;
+        let Some(sum) = self.sum else { return Ok(()) };
+        named_params! {
+            ":cost": sum.figures.cost_nano_usd, ":unpriced": sum.figures.unpriced, ":figures": sum.pack(*section),
+        }
+        .each(bind)
     }
 }
 
@@ -173,7 +200,11 @@ pub(super) fn correct(tx: &Db, key: &PeriodKey, cost_nano_usd: i64, unpriced: i6
     // SQLite makes a table for what a deletion returns, which costs more than all else here.
     if tx.exists(HAS_ROW, row)? {
         let taken: Vec<PeriodSums> = tx.rows(TAKE_ROW, row, |row| known_sums(read(row)?))?;
-        taken.iter().try_for_each(|sums| add_to_row(tx, NodeId::FIRST, key, sums))?;
+        let merged = taken.into_iter().reduce(|mut sum, of_node| {
+            sum.add(&of_node);
+            sum
+        });
+        add(tx, NodeId::FIRST, &merged.map(|sum| (key.clone(), sum)).into_iter().collect())?;
     }
     tx.execute(
         CORRECT,
@@ -270,6 +301,8 @@ pub(crate) fn prune(tx: &Db, now_ms: u64, days_max: u64, until: Instant) -> DbRe
     Ok(true)
 }
 
+/// The number of rows that are read before they are written.
+const ROWS_TOGETHER: usize = 256;
 const ROWS: &str = "SELECT start, name, model, cost_nano_usd, unpriced, figures FROM usage_period \
      WHERE grain = :grain AND section = :section AND start >= :from AND start < :to ORDER BY start";
 const NEWEST: &str = "SELECT start, name, model, cost_nano_usd, unpriced, figures FROM usage_period \

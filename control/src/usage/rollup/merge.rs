@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use super::{GROUPED, SumsTable, add_row};
+use super::{GROUPED, SumsTable, row};
 use crate::db::engine::{Db, DbResult, Row, Value};
 use crate::db::record_id::NodeId;
 use crate::db::signed;
@@ -19,10 +19,10 @@ pub(crate) fn merge_some(tx: &Db, table: SumsTable, before: u64) -> DbResult<boo
     for (names, sums) in &taken {
         merged.entry(names.clone()).or_default().add(sums);
     }
-    let mut add = tx.prepare(table.add())?;
-    for (names, sums) in &merged {
-        add_row(&mut add, (hour, NodeId::FIRST), names.each_ref().map(String::as_str), sums)?;
-    }
+    let rows = merged
+        .iter()
+        .map(|(names, sums)| row((hour, NodeId::FIRST), names.each_ref().map(String::as_str), sums));
+    tx.prepare(table.add())?.execute_each(rows, |added| added.map(drop))?;
     Ok(true)
 }
 
@@ -41,7 +41,7 @@ pub(super) fn merge_group(
     let taken: Vec<UsageSums> = tx.rows(table.take_group(), values.as_slice(), UsageSums::read)?;
     let mut sums = UsageSums::default();
     taken.iter().for_each(|of_node| sums.add(of_node));
-    add_row(&mut tx.prepare(table.add())?, (hour, NodeId::FIRST), *names, &sums)
+    tx.execute(table.add(), row((hour, NodeId::FIRST), *names, &sums)).map(drop)
 }
 
 /// Reads the names behind the sums.

@@ -13,7 +13,7 @@ use records::{Record, RecordName};
 
 pub(crate) use self::merge::merge_some;
 use super::sums::{UsageSums, columns};
-use crate::db::engine::{Db, DbErrorKind, DbResult, Statement, ToValue as _, Value};
+use crate::db::engine::{Db, DbErrorKind, DbResult, ToValue as _, Value};
 use crate::db::record_id::NodeId;
 use crate::db::usage_effects;
 use crate::db::{HOUR_MS, signed};
@@ -94,7 +94,7 @@ impl Rollup {
                 *newest = group.hour.max(*newest);
             }
         }
-        used.into_iter().try_for_each(|(key, hour)| usage_effects::key_used(tx, key, hour))
+        usage_effects::keys_used(tx, used)
     }
 }
 
@@ -106,34 +106,34 @@ fn add(
 ) -> DbResult<u64> {
     let mut rejected = 0;
     let node = NodeId::of(tx);
-    let mut add = tx.prepare(table.add())?;
-    for (group, sums) in groups {
-        match add_row(&mut add, (group.hour, node), group.names.map(|place| names.get(place)), sums) {
-            Ok(()) => {}
+    let rows = groups
+        .iter()
+        .map(|(group, sums)| row((group.hour, node), group.names.map(|place| names.get(place)), sums));
+    let mut requests = groups.values().map(|sums| sums.requests);
+    tx.prepare(table.add())?.execute_each(rows, |added| {
+        let requests = requests.next().unwrap_or_default();
+        match added {
+            Ok(_) => {}
             // The row itself is the cause, so that a retry cannot succeed.
             Err(error) if matches!(error.kind(), DbErrorKind::BadRow | DbErrorKind::BadValue) => {
-                rejected += sums.requests;
-                tracing::error!("cannot store the sums of {} usage records: {error}", sums.requests);
+                rejected += requests;
+                tracing::error!("cannot store the sums of {requests} usage records: {error}");
             }
             Err(error) => return Err(error),
         }
-    }
+        Ok(())
+    })?;
     Ok(rejected)
 }
 
-/// Adds sums to the row of a node.
-fn add_row(
-    add: &mut Statement<'_>,
-    (hour, node): (u64, NodeId),
-    names: [&str; GROUPED.len()],
-    sums: &UsageSums,
-) -> DbResult<()> {
+/// Returns the values of the row of a node, to be added.
+fn row<'a>((hour, node): (u64, NodeId), names: [&'a str; GROUPED.len()], sums: &UsageSums) -> Vec<Value<'a>> {
     let mut values = Vec::with_capacity(2 + GROUPED.len() + UsageSums::COUNT);
     values.push(Value::Integer(signed(hour)));
-    values.push(node.to_value()?);
+    values.push(Value::Integer(node.number().into()));
     values.extend(names.map(Value::Text));
     values.extend(sums.list().map(|sum| Value::Integer(signed(sum))));
-    add.execute(values.as_slice()).map(drop)
+    values
 }
 
 /// The change of the sums of some exchanges by other prices.

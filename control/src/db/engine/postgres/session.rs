@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pg::{CopyIn, ErrorKind, Field, Kind, RowStream, Session};
+use pg::{Call, CopyIn, ErrorKind, Field, Kind, RowStream, Session};
 
 use super::address::DatabaseAddress;
 use super::text::Text;
@@ -97,34 +97,47 @@ impl PostgresSession {
 
 impl PostgresStatement<'_> {
     pub(crate) fn execute(&mut self, values: impl Values) -> DbResult<usize> {
-        let changed = self.with(values, |sql, kinds, values| {
-            Ok(self.session.execute(&self.session.prepare(sql, kinds)?, values)?)
-        })?;
-        usize::try_from(changed).map_err(DbError::bad_value)
+        let values = self.bind(values)?;
+        let (statement, values) = self.call(&values)?;
+        usize::try_from(self.session.execute(&statement, &values)?).map_err(DbError::bad_value)
     }
 
     pub(crate) fn query(&mut self, values: impl Values) -> DbResult<PostgresRows> {
-        let rows = self.with(values, |sql, kinds, values| {
-            let query = || self.session.query(&self.session.prepare(sql, kinds)?, values);
-            if sql.starts_with("SELECT ") { run_again(self.session, query) } else { Ok(query()?) }
-        })?;
+        let values = self.bind(values)?;
+        let query = || {
+            let (statement, values) = self.call(&values)?;
+            self.session.query(&statement, &values)
+        };
+        let is_read = self.text.is_select();
+        let rows = if is_read { run_again(self.session, query)? } else { query()? };
         Ok(PostgresRows { rows, next: 0 })
     }
 
-    /// Calls `run` with the text of the statement, the types of its values and the values, once all of them are known.
-    fn with<T>(
-        &self,
-        values: impl Values,
-        run: impl FnOnce(&str, &[Kind], &[Field<'_>]) -> DbResult<T>,
-    ) -> DbResult<T> {
-        // A value is lent only while it is bound.
-        let mut owned: Vec<Option<OwnedValue>> = Vec::new();
-        owned.resize_with(self.text.parameters(), || None);
+    /// Runs the statement once for each of these values, with one wait for all answers.
+    pub(crate) fn execute_each<V: Values>(&mut self, all: Vec<V>) -> DbResult<Vec<DbResult<usize>>> {
+        let bound = all.into_iter().map(|values| self.bind(values)).collect::<DbResult<Vec<_>>>()?;
+        let calls = bound.iter().map(|values| self.call(values)).collect::<Result<Vec<Call<'_>>, _>>()?;
+        let changed = |count: Result<u64, pg::Error>| usize::try_from(count?).map_err(DbError::bad_value);
+        Ok(self.session.execute_each(&calls)?.into_iter().map(changed).collect())
+    }
+
+    /// As [`Self::execute_each`]; returns the rows of each.
+    pub(crate) fn query_each<V: Values>(&mut self, all: Vec<V>) -> DbResult<Vec<PostgresRows>> {
+        let bound = all.into_iter().map(|values| self.bind(values)).collect::<DbResult<Vec<_>>>()?;
+        let calls = bound.iter().map(|values| self.call(values)).collect::<Result<Vec<Call<'_>>, _>>()?;
+        let found = |rows: Result<Vec<pg::Row>, pg::Error>| Ok(PostgresRows { rows: rows?, next: 0 });
+        self.session.query_each(&calls)?.into_iter().map(found).collect()
+    }
+
+    /// Returns the values in the order of the parameters. A value is lent only while it is bound.
+    fn bind(&self, values: impl Values) -> DbResult<Vec<OwnedValue>> {
+        let mut owned: Vec<OwnedValue> = Vec::new();
+        owned.resize_with(self.text.parameters(), || OwnedValue::Null);
         let mut count = 0;
         values.each(&mut |place, value| {
             let number = self.text.parameter(place)?;
             if let Some(slot) = owned.get_mut(number) {
-                *slot = Some(value.into());
+                *slot = value.into();
             }
             count += 1;
             Ok(())
@@ -132,10 +145,14 @@ impl PostgresStatement<'_> {
         if count != owned.len() {
             return Err(DbError::wrong_count(owned.len(), count));
         }
-        let fields: Vec<Field<'_>> =
-            owned.iter().map(|value| value.as_ref().map_or(Field::Null, OwnedValue::field)).collect();
+        Ok(owned)
+    }
+
+    /// Prepares the statement for these values.
+    fn call<'v>(&self, values: &'v [OwnedValue]) -> Result<Call<'v>, pg::Error> {
+        let fields: Vec<Field<'_>> = values.iter().map(OwnedValue::field).collect();
         let (sql, kinds, present) = self.text.with(&fields);
-        run(&sql, &kinds, &present)
+        Ok((self.session.prepare(&sql, &kinds)?, present))
     }
 }
 

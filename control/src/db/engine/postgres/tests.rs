@@ -57,6 +57,51 @@ fn every_type_of_value_is_read_as_it_was_stored() {
 }
 
 #[test]
+fn many_statements_have_the_outcomes_that_each_would_have() {
+    let mut dbs = vec![in_memory()];
+    let database = installed().then(|| shared().create_database());
+    dbs.extend(database.as_ref().map(|database| connect(&database.url())));
+    let outcomes: Vec<_> = dbs.iter_mut().map(outcomes_of_many).collect();
+    for (changed, found, refused) in outcomes {
+        let even = |number: i64| number % 2 == 0;
+        assert!(
+            changed.iter().eq((0..600).map(|number| usize::from(even(number))).collect::<Vec<_>>().iter())
+        );
+        assert!(
+            found
+                .iter()
+                .eq((0..600).map(|number| even(number).then_some(number + 1)).collect::<Vec<_>>().iter())
+        );
+        assert_eq!(refused, 3, "the first that fails ends them");
+    }
+}
+
+/// Changes every second row of six hundred, reads each, and then puts rows of which the fourth is there already.
+fn outcomes_of_many(db: &mut Db) -> (Vec<usize>, Vec<Option<i64>>, usize) {
+    db.batch("CREATE TABLE many (a BIGINT PRIMARY KEY, b BIGINT)").unwrap();
+    let tx = db.transaction().unwrap();
+    let put = "INSERT INTO many (a, b) VALUES (:a, :b)";
+    let rows = (0..600).filter(|number| number % 2 == 0).map(|number| (number, number));
+    tx.prepare(put).unwrap().execute_each(rows, |put| put.map(drop)).unwrap();
+    let mut changed = Vec::new();
+    let mut change = tx.prepare("UPDATE many SET b = b + 1 WHERE a = :a").unwrap();
+    change
+        .execute_each((0..600).map(|number| [number]), |count| count.map(|count| changed.push(count)))
+        .unwrap();
+    let mut find = tx.prepare("SELECT b FROM many WHERE a = :a").unwrap();
+    let found = find.optional_row_each((0..600).map(|number| [number]), |row| row.get(0)).unwrap();
+    drop((change, find));
+    tx.commit().unwrap();
+    let (tx, mut put_before) = (db.transaction().unwrap(), 0);
+    let rows = [1, 3, 5, 0, 7].map(|number| (number, number));
+    let outcome = tx.prepare(put).unwrap().execute_each(rows, |count| count.map(|count| put_before += count));
+    assert_eq!(outcome.unwrap_err().kind(), DbErrorKind::BadRow);
+    tx.rollback().unwrap();
+    assert_eq!(db.row("SELECT count(*) FROM many", (), |row| row.get::<i64>(0)), Ok(300));
+    (changed, found, put_before)
+}
+
+#[test]
 fn statements_whose_table_a_migration_changed_are_prepared_again() {
     if !installed() {
         return;

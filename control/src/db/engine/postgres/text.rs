@@ -52,6 +52,11 @@ impl Text {
         })
     }
 
+    /// True if the statement reads.
+    pub(super) fn is_select(&self) -> bool {
+        self.pieces.first().is_some_and(|piece| piece.starts_with("SELECT "))
+    }
+
     /// Returns the number of parameters.
     pub(super) fn parameters(&self) -> usize {
         self.names.len()

@@ -270,10 +270,11 @@ fn what_was_used_is_reported_without_a_change_of_what_was_granted() {
     let mut fence = begun(db, NODE);
     let (total, hour) = (("total", 0), 3_600_000);
     work_on(db, &mut fence, vec![ShareAction::Grant(key("total", 0), needs(30, 30))]);
-    used::add(db, total, 1, 12).unwrap();
-    used::add(db, total, 1, 3).unwrap();
+    let of_total = |amount| [(("total".to_owned(), 0), amount)];
+    used::add(db, 1, &of_total(12)).unwrap();
+    used::add(db, 1, &of_total(3)).unwrap();
     // A limit that only counts has no shares, and another node has used some of it.
-    used::add(db, total, 2, 7).unwrap();
+    used::add(db, 2, &of_total(7)).unwrap();
     let used = |db: &Db| [1, 2].map(|node| crate::db::quotas::used_by_node(db, total, node).unwrap());
     assert_eq!(used(db), [15, 7]);
     for (node, change, want) in [(1, -5, [10, 7]), (2, -9, [8, 0]), (1, 4, [12, 0]), (2, -50, [0, 0])] {
@@ -281,9 +282,8 @@ fn what_was_used_is_reported_without_a_change_of_what_was_granted() {
         assert_eq!(used(db), want, "{change} by {node}");
         assert_eq!(rows(db, "total"), (30, 30, 0), "{change} by {node}");
     }
-    for n in 0..9 {
-        used::add(db, ("hour", n * hour), 1, 1).unwrap();
-    }
+    let windows: Vec<_> = (0..9).map(|n| (("hour".to_owned(), n * hour), 1)).collect();
+    used::add(db, 1, &windows).unwrap();
     let kept: u64 =
         db.row("SELECT count(*) FROM quota_share WHERE quota = 'hour'", (), |row| row.get(0)).unwrap();
     assert_eq!(kept, 7, "old windows are forgotten");
@@ -299,7 +299,7 @@ fn what_a_lost_node_has_unused_is_given_back_and_it_notices_that_when_it_returns
     };
     work_on(db, &mut one, grants(&["concurrent", "minute", "total"]));
     work_on(db, &mut other, grants(&["total"]));
-    used::add(db, ("total", 0), 1, 15).unwrap();
+    used::add(db, 1, &[(("total".to_owned(), 0), 15)]).unwrap();
     let (all, of_one, of_other) = rows(db, "total");
     assert!(of_one > 15 && of_other > 0);
     let held = lost::of_node(db, NodeId::new(1)).unwrap();

@@ -6,21 +6,30 @@
 use super::super::used::{SHARES, USED_MAX, forget_old};
 use crate::db::engine::{Db, DbResult, named_params};
 
-/// Adds to what a node has used of a window, which it had granted to requests.
-pub(crate) fn add(tx: &Db, (id, start_ms): (&str, u64), node: u32, amount: u64) -> DbResult<()> {
-    let amount = i64::try_from(amount).unwrap_or(USED_MAX).min(USED_MAX);
-    let values = named_params! {
-        ":quota": id, ":start": start_ms, ":node": node, ":amount": amount, ":most": USED_MAX,
-    };
-    let used: i64 = tx.row(ADD, values, |row| row.get("used"))?;
-    if used > amount { Ok(()) } else { forget_old(tx, id, start_ms) }
+/// Adds to what a node has used of windows, each with its limit and its start in milliseconds, which it had granted to requests.
+/// Locks their rows in this order.
+pub(crate) fn add(tx: &Db, node: u32, amounts: &[((String, u64), u64)]) -> DbResult<()> {
+    let values =
+        amounts.iter().map(|((id, start_ms), amount)| (id, *start_ms, node, within_range(*amount), USED_MAX));
+    let used = tx.prepare(ADD)?.optional_row_each(values, |row| row.get::<i64>("used"))?;
+    for (((id, start_ms), amount), used) in amounts.iter().zip(used) {
+        let is_new = used.is_some_and(|used| used <= within_range(*amount));
+        if is_new {
+            forget_old(tx, id, *start_ms)?;
+        }
+    }
+    Ok(())
+}
+
+fn within_range(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(USED_MAX).min(USED_MAX)
 }
 
 /// Changes what was used of a window after the cost of an exchange that `node` stored has changed. What is too much for its
 /// share is taken from those of the other nodes; no amount becomes negative.
 pub(crate) fn correct(tx: &Db, (id, start_ms): (&str, u64), node: u32, change: i64) -> DbResult<()> {
     if let Ok(amount) = u64::try_from(change) {
-        return add(tx, (id, start_ms), node, amount);
+        return add(tx, node, &[((id.to_owned(), start_ms), amount)]);
     }
     let mut left = change.max(-USED_MAX).saturating_neg();
     let mut shares: Vec<(u32, i64)> =
