@@ -9,6 +9,7 @@ mod fairness;
 mod held;
 mod upstreams_frames;
 mod upstreams_http2;
+mod upstreams_still;
 mod upstreams_tls;
 
 use std::cell::Cell;

@@ -19,13 +19,13 @@ use crate::support::tls_upstream::{ClientAuthority, ClientCertificate};
 use crate::support::{Answer, Upstream, Yaml, chat};
 
 /// Accepts connections and runs `serve` on each. It stops listening when dropped.
-struct Peer {
+pub(super) struct Peer {
     address: SocketAddr,
     listening: tokio::task::JoinHandle<()>,
 }
 
 impl Peer {
-    async fn start<F: Future<Output = ()> + Send + 'static>(
+    pub(super) async fn start<F: Future<Output = ()> + Send + 'static>(
         serve: impl Fn(TcpStream) -> F + Send + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -39,7 +39,7 @@ impl Peer {
         Self { address, listening }
     }
 
-    fn base_url(&self) -> String {
+    pub(super) fn base_url(&self) -> String {
         format!("https://localhost:{}/v1", self.address.port())
     }
 }

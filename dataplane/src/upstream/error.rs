@@ -98,3 +98,5 @@ fn io_source(error: &hyper::Error) -> Option<&io::Error> {
 
 /// Error of an upstream that exceeds the limit on interim answers.
 pub(super) const INTERIM_WITHOUT_END: &str = "it sent too many interim responses (1xx)";
+/// Error of an upstream that does not begin to speak HTTP/2.
+pub(super) const WITHOUT_SETTINGS: &str = "it sent no HTTP/2 settings within 10 s";

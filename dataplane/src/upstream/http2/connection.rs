@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use hyper::client::conn::http2;
@@ -34,8 +34,10 @@ pub(super) struct SharedState {
     has_answered: Cell<bool>,
     /// Number of reads that brought bytes; it wraps around.
     pub(super) reads: Cell<u32>,
-    /// True if the connection was closed because of too many interim answers.
-    pub(super) flooded: Cell<bool>,
+    /// The reason if the gateway has closed the connection because of what the upstream sent, or did not send.
+    pub(super) fault: Cell<Option<&'static str>>,
+    /// Wakes the reader of a connection whose upstream has not sent its settings yet.
+    pub(super) opening: RefCell<Option<Waker>>,
     /// The upstream's judgement of the client certificate, if that ended the connection.
     pub(super) rejection: RefCell<Option<DialError>>,
     /// True if the upstream has sent a GOAWAY.
@@ -144,6 +146,15 @@ impl SharedConnection {
     pub(super) fn rejection(&self) -> Option<DialError> {
         let rejection = self.state.rejection.borrow();
         rejection.as_ref().filter(|_| self.state.reads.get() == 0).map(DialError::again)
+    }
+
+    /// Closes a connection whose upstream has not sent its settings. The requests on it fail with `fault`.
+    pub(super) fn give_up(&self, fault: &'static str) {
+        self.retire();
+        self.state.fault.set(Some(fault));
+        if let Some(reader) = self.state.opening.take() {
+            reader.wake();
+        }
     }
 
     /// Takes the connection out of use: further requests get another one, those on it continue.

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::connection::SharedState;
 use super::sharing::StreamLease;
-use crate::upstream::error::{INTERIM_WITHOUT_END, Progress, Unanswered};
+use crate::upstream::error::{Progress, Unanswered};
 use crate::upstream::request::{SegmentedBody, UpstreamRequest};
 use crate::upstream::{SendError, UpstreamBody, UpstreamResponse, Upstreams, tap};
 
@@ -57,9 +57,9 @@ fn unanswered(lease: &StreamLease, mut error: TrySendError<Request<SegmentedBody
         lease.connection.retire();
         return Unanswered { progress: Progress::Unprocessed, error: error.into() };
     }
-    let error = match lease.connection.state.flooded.get() {
-        true => SendError::Invalid(INTERIM_WITHOUT_END),
-        false => error.into(),
+    let error = match lease.connection.state.fault.get() {
+        Some(fault) => SendError::Invalid(fault),
+        None => error.into(),
     };
     Unanswered { progress: Progress::Sent, error }
 }

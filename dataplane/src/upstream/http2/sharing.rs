@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use super::connection::{STREAMS_MAX, SharedConnection};
 use crate::upstream::SendError;
 use crate::upstream::dial::{DialError, Tls, dial};
-use crate::upstream::error::broken_dial;
+use crate::upstream::error::{WITHOUT_SETTINGS, broken_dial};
 use crate::upstream::http1::UpstreamConnection;
 
 /// The connections to one origin.
@@ -185,7 +185,10 @@ impl SharedConnections {
             Ok(Err(_)) => {
                 connection.rejection().unwrap_or_else(|| DialError::Io(io::ErrorKind::ConnectionReset.into()))
             }
-            Err(_) => DialError::TimedOut,
+            Err(_) => {
+                connection.give_up(WITHOUT_SETTINGS);
+                DialError::TimedOut
+            }
         };
         connection.retire();
         self.fail(&error, report);

@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use super::connection::SharedState;
 use crate::upstream::dial::{UpstreamIo, rejected_certificate};
+use crate::upstream::error::INTERIM_WITHOUT_END;
 
 /// Maximum interim answers per request. Upstreams that use them as keep-alives send one every few seconds.
 const INTERIM_MAX: u8 = 100;
@@ -184,6 +185,12 @@ impl AsyncRead for Counted {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.settled.is_some() {
+            if self.state.fault.get().is_some() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            *self.state.opening.borrow_mut() = Some(cx.waker().clone());
+        }
         let before = buf.filled().len();
         let read = ready!(Pin::new(&mut self.io).poll_read(cx, buf));
         ready!(self.noting(Poll::Ready(read)))?;
@@ -197,10 +204,11 @@ impl AsyncRead for Counted {
                 && let Some(settled) = self.settled.take()
             {
                 settled.send(()).ok();
+                self.state.opening.take();
             }
             return Poll::Ready(Ok(()));
         }
-        self.state.flooded.set(true);
+        self.state.fault.set(Some(INTERIM_WITHOUT_END));
         Poll::Ready(Err(io::ErrorKind::InvalidData.into()))
     }
 }
