@@ -8,6 +8,7 @@ mod clients_tls;
 mod fairness;
 mod held;
 mod upstreams_frames;
+mod upstreams_heads;
 mod upstreams_http2;
 mod upstreams_still;
 mod upstreams_tls;

@@ -57,20 +57,39 @@ fn unanswered(lease: &StreamLease, mut error: TrySendError<Request<SegmentedBody
         lease.connection.retire();
         return Unanswered { progress: Progress::Unprocessed, error: error.into() };
     }
-    let error = match lease.connection.state.fault.get() {
+    let error = match lease.connection.state.fault.get().or_else(|| violation(&error)) {
         Some(fault) => SendError::Invalid(fault),
         None => error.into(),
     };
     Unanswered { progress: Progress::Sent, error }
 }
 
+/// Returns the fault of the upstream for which h2 has reset the stream or ended the connection.
+fn violation(error: &hyper::Error) -> Option<&'static str> {
+    let error = h2_error(error).filter(|error| error.is_library())?;
+    match error.reason()? {
+        h2::Reason::NO_ERROR => None,
+        // A header block in too many parts or of many times its limit, and floods of frames.
+        h2::Reason::ENHANCE_YOUR_CALM => {
+            Some("its response head or the number of its frames is over the limit")
+        }
+        // A header list over its limit, which is reset as any other head that is not accepted, and a field without end.
+        h2::Reason::PROTOCOL_ERROR | h2::Reason::COMPRESSION_ERROR => {
+            Some("its response is not valid HTTP/2, or its head is too large")
+        }
+        _ => Some("its response is not valid HTTP/2"),
+    }
+}
+
+fn h2_error(error: &hyper::Error) -> Option<&h2::Error> {
+    error.source()?.downcast_ref()
+}
+
 /// True if the upstream states that it has not processed the request: its stream is above the last one of a GOAWAY
 /// without an error (RFC 9113 section 6.8), or was reset with REFUSED_STREAM (section 8.7). A server that restarts, or that
 /// limits the requests of a connection, does both without being at fault.
 fn is_unprocessed(error: &hyper::Error) -> bool {
-    let Some(error) = error.source().and_then(|source| source.downcast_ref::<h2::Error>()) else {
-        return false;
-    };
+    let Some(error) = h2_error(error) else { return false };
     let reason = error.reason();
     error.is_remote()
         && (error.is_go_away() && reason == Some(h2::Reason::NO_ERROR)
