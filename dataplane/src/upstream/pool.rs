@@ -116,7 +116,9 @@ impl Pool {
             let is_known = map.len() <= ORIGINS_MAX;
             map.retain(|_, slot| {
                 slot.http1.retain_mut(|idle| {
-                    now.wrapping_sub(idle.since) < IDLE_SECONDS_MAX && idle.connection.is_reusable()
+                    now.wrapping_sub(idle.since) < IDLE_SECONDS_MAX
+                        && idle.connection.seconds_since_first_rest(now) < AGE_SECONDS_MAX
+                        && idle.connection.is_reusable()
                 });
                 if let Some(shared) = &slot.http2 {
                     shared.sweep(now, IDLE_SECONDS_MAX, AGE_SECONDS_MAX);

@@ -7,6 +7,8 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::{Method, Request};
+use shared::provider::path::Paths;
+use shared::routing::{HttpVersion, Origin};
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -16,6 +18,7 @@ use crate::turn::TURN_BYTES;
 use crate::upstream::SendError;
 use crate::upstream::dial::UpstreamIo;
 use crate::upstream::error::Progress;
+use crate::upstream::pool::{AGE_SECONDS_MAX, Pool};
 use crate::upstream::request::SegmentedBody;
 
 /// A connection, and the upstream's end of it.
@@ -34,6 +37,21 @@ async fn read_request(upstream: &mut TcpStream) {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
         assert!(upstream.read_buf(&mut request).await.unwrap() > 0, "the request is cut");
+    }
+}
+
+/// The origin of the upstream.
+fn origin() -> Origin {
+    Origin {
+        tls: false,
+        authority: "upstream.example".parse().unwrap(),
+        host: "upstream.example".to_owned(),
+        port: 80,
+        socket: None,
+        way: None,
+        paths: Paths::default(),
+        lists: Vec::new(),
+        http: HttpVersion::Http1,
     }
 }
 
@@ -121,6 +139,47 @@ async fn the_header_fields_determine_the_body_end_and_connection_reuse() {
 }
 
 /// STR-1: joins chunks that arrive together.
+/// A connection, on which requests are answered with a body.
+async fn answers(connection: &mut UpstreamConnection, upstream: &mut TcpStream) {
+    let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+    assert_eq!(answered(connection, upstream, answer).await.unwrap(), 200);
+    assert_eq!(body(connection).await, b"ok");
+}
+
+/// The name of the upstream may have another address by then.
+#[tokio::test]
+async fn an_old_connection_takes_no_further_requests() {
+    let (pool, origin) = (Pool::default(), origin());
+    let (connection, mut upstream) = connected().await;
+    let mut connection = Box::new(connection);
+    for now in [5, 4 + AGE_SECONDS_MAX] {
+        answers(&mut connection, &mut upstream).await;
+        pool.put(&origin, connection, now);
+        connection = pool.take(&origin).expect("it is young");
+    }
+    answers(&mut connection, &mut upstream).await;
+    pool.put(&origin, connection, 5 + AGE_SECONDS_MAX);
+    assert!(pool.take(&origin).is_none());
+    assert_eq!(upstream.read(&mut [0]).await.unwrap(), 0, "the socket is closed");
+}
+
+/// It was young when it began to rest, and has rested for a second.
+#[tokio::test]
+async fn a_connection_that_grows_old_while_it_rests_is_closed() {
+    let (pool, origin) = (Pool::default(), origin());
+    let (connection, mut upstream) = connected().await;
+    let mut connection = Box::new(connection);
+    for now in [5, 4 + AGE_SECONDS_MAX] {
+        answers(&mut connection, &mut upstream).await;
+        pool.put(&origin, connection, now);
+        pool.sweep(now);
+        connection = pool.take(&origin).expect("it is young");
+    }
+    pool.put(&origin, connection, 4 + AGE_SECONDS_MAX);
+    pool.sweep(5 + AGE_SECONDS_MAX);
+    assert!(pool.take(&origin).is_none());
+}
+
 #[tokio::test]
 async fn chunks_that_arrive_together_are_joined() {
     let (mut connection, mut upstream) = connected().await;
