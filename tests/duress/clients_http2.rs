@@ -314,6 +314,8 @@ fn floods() -> Vec<Flood> {
             Box::new(|round| settings(&[(INITIAL_WINDOW_SIZE, 60_000 + round % 2)]))
         }),
         Flood("empty SETTINGS", vec![], Box::new(|_| settings(&[]))),
+        // Less than the window of the stream.
+        Flood("DATA of one byte", open(), Box::new(|_| frame(DATA, 0, 1, b" "))),
         Flood("empty DATA", open(), Box::new(|_| frame(DATA, 0, 1, &[]))),
         Flood("padded DATA without content", open(), Box::new(|_| frame(DATA, 8, 1, &[4, 0, 0, 0, 0]))),
         Flood("WINDOW_UPDATE", open(), Box::new(|_| update(1, 1))),

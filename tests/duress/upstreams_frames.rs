@@ -6,7 +6,8 @@ use super::upstreams_http2::http2;
 use crate::support::figure::figure;
 use crate::support::h2_frames::{
     DATA, END_HEADERS, END_STREAM, FrameUpstream, GOAWAY, HEADER_TABLE_SIZE, HEADERS, INITIAL_WINDOW_SIZE,
-    MAX_CONCURRENT_STREAMS, Manners, PING, PRIORITY, RST_STREAM, Reaction, completion, frame, head, settings,
+    MAX_CONCURRENT_STREAMS, Manners, PING, PRIORITY, RST_STREAM, Reaction, WINDOW_UPDATE, completion, frame,
+    head, settings,
 };
 use crate::support::{Gate, chat};
 
@@ -95,26 +96,38 @@ async fn a_reset_of_each_kind_in_an_answer_is_an_error() {
 /// The same by a GOAWAY, with and without an error, below the stream that is being answered.
 #[tokio::test]
 async fn a_goaway_that_cuts_an_answer_is_an_error() {
-    for code in [0_u32, 2, 11] {
-        let text = chat::completion(&"half ".repeat(100));
+    let half = chat::completion(&"half ".repeat(100));
+    let half = half.as_bytes()[..half.len() / 2].to_vec();
+    let begun = [chat::role(), chat::content("half")].concat();
+    for (code, is_stream) in [0_u32, 2, 11].into_iter().flat_map(|code| [(code, false), (code, true)]) {
+        let (kind, piece) = match is_stream {
+            false => ("application/json", half.clone()),
+            true => ("text/event-stream", begun.clone()),
+        };
         let upstream = FrameUpstream::start(move |connection, request| match (connection, request) {
             (0, 1) => {
-                let text = text.clone();
+                let piece = piece.clone();
                 Reaction::write(move |stream| {
                     let goaway = [&1_u32.to_be_bytes()[..], &code.to_be_bytes()].concat();
-                    let half = &text.as_bytes()[..text.len() / 2];
-                    let kind = "application/json";
-                    vec![head(stream, kind), frame(DATA, 0, stream, half), frame(GOAWAY, 0, 0, &goaway)]
+                    vec![head(stream, kind), frame(DATA, 0, stream, &piece), frame(GOAWAY, 0, 0, &goaway)]
                 })
             }
             _ => Reaction::Answer,
         })
         .await;
-        let rig = before(&upstream, "timeout: 5").await;
-        rig.row(&format!("upstream: GOAWAY with code {code} cuts an answer"), async {
+        let rig = before(&upstream, "timeout: 5\nstream_idle_timeout: 5").await;
+        rig.row(&format!("upstream: GOAWAY with code {code} cuts an answer of type {kind}"), async {
             served(&rig, "before").await;
-            let (status, body) = rig.ask("up/m").await.expect("an answer");
-            assert_eq!(status, 502, "{code}: {body:?}");
+            if is_stream {
+                let mut flow = rig.gateway.client().chat_flow(chat::stream_request("up/m")).await;
+                let (events, _) = flow.rest().await;
+                let text: Vec<_> = events.iter().map(|event| String::from_utf8_lossy(&event.bytes)).collect();
+                let text = text.concat();
+                assert!(text.contains("\"error\"") && !text.contains("[DONE]"), "{code}: {text}");
+            } else {
+                let (status, body) = rig.ask("up/m").await.expect("an answer");
+                assert_eq!(status, 502, "{code}: {body:?}");
+            }
             served(&rig, "afterwards").await;
         })
         .await;
@@ -238,7 +251,7 @@ async fn the_header_table_follows_the_upstreams_limit() {
 async fn floods_of_an_upstream_stay_on_its_connection() {
     const ROUNDS: usize = 50_000;
     type Round = fn(u32) -> Vec<u8>;
-    let floods: [(&str, Round); 7] = [
+    let floods: [(&str, Round); 12] = [
         ("SETTINGS", |_| settings(&[(INITIAL_WINDOW_SIZE, 1 << 16)])),
         ("empty SETTINGS", |_| settings(&[])),
         ("PING", |_| frame(PING, 0, 0, &[7; 8])),
@@ -246,6 +259,12 @@ async fn floods_of_an_upstream_stay_on_its_connection() {
         ("unknown frames", |_| frame(0xee, 0, 0, &[1; 16])),
         ("empty DATA", |stream| frame(DATA, 0, stream, &[])),
         ("padded DATA without content", |stream| frame(DATA, 8, stream, &[4, 0, 0, 0, 0])),
+        // Empty lines are no events.
+        ("DATA of one byte", |stream| frame(DATA, 0, stream, b"\n")),
+        ("WINDOW_UPDATE of a stream", |stream| frame(WINDOW_UPDATE, 0, stream, &[0, 0, 0, 1])),
+        ("WINDOW_UPDATE of the connection", |_| frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1])),
+        ("RST_STREAM of a stream that has ended", |stream| reset(stream - 2, 8)),
+        ("GOAWAY", |_| frame(GOAWAY, 0, 0, &[0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0])),
     ];
     for (name, round) in floods {
         let upstream = FrameUpstream::start(move |_, request| match request {
