@@ -5,6 +5,9 @@
 //! cargo bench --bench relay -- --soak MINUTES
 //! ```
 //!
+//! `upload` relates CPU time to the megabytes of a form with a recording; `limits` compares keys without and with quotas. What
+//! an adapted stream costs beside a native one is measured by `adaptations.rs`.
+//!
 //! `--encrypted` adds scenarios with TLS from clients, and with TLS to the upstream by HTTP/1.1 and HTTP/2, against a floor that
 //! does the same.
 //!

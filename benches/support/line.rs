@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 #[path = "process.rs"]
-mod process;
+pub(crate) mod process;
 
 pub(crate) const ADMIN: &str = "bench-administrator-key-0123456789";
 /// 32 bytes of text.

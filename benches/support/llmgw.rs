@@ -1,9 +1,15 @@
 //! The gateway under test: the shipped release binary with key checks, limits and usage records enabled.
 
 use std::fmt::Write as _;
+use std::io::BufReader;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
+use serde_json::{Value, json};
+
+use super::line::Line;
 use super::payload::{KEY, SELECTOR, UPSTREAM_MODEL};
 use super::proxy::Reach;
 use super::wire::Wire;
@@ -50,6 +56,32 @@ pub(crate) fn prepare(command: &mut Command, folder: &Path, reach: &Reach<'_>, e
     }
 }
 
+/// Makes a project and a key of it, with hard limits on requests and tokens by the hour and by the minute if `limited` is
+/// true. They are too high to be reached.
+pub(crate) fn project_key(address: SocketAddr, limited: bool) -> String {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut line = Line(BufReader::new(stream));
+    let mut post = |path: &str, body: &Value| -> Value {
+        let (status, answer) = line.exchange("POST", &format!("/admin/api/{path}"), KEY, &body.to_string());
+        let answer = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(status, 201, "{path}: {answer}");
+        answer
+    };
+    let project = post("projects", &json!({"name": "bench"}));
+    let key = post("keys", &json!({"name": "bench", "project": project["id"]}));
+    let limits =
+        [("requests", "hour"), ("requests", "minute"), ("total_tokens", "hour"), ("total_tokens", "minute")];
+    for (metric, window) in limits.into_iter().filter(|_| limited) {
+        let subject = json!({"kind": "key", "id": key["id"]});
+        post(
+            "quotas",
+            &json!({"subject": subject, "metric": metric, "window": window, "limit": 1_000_000_000_000_u64}),
+        );
+    }
+    key["key"].as_str().unwrap().to_owned()
+}
+
 fn configuration(reach: &Reach<'_>, endpoints: usize) -> String {
     let mut providers = String::from("providers:\n");
     let others = (0..endpoints / 10).map(|index| format!("other-{index:05}"));
@@ -65,8 +97,10 @@ fn configuration(reach: &Reach<'_>, endpoints: usize) -> String {
                 "    tls: {{ca: \"${{ENV:BENCH_CA}}\"}}\n    http_version: \"{version}\""
             );
         }
-        let _ =
-            writeln!(providers, "    api_key: upstream-secret-0123456789\n    models: [{UPSTREAM_MODEL}]");
+        let _ = writeln!(
+            providers,
+            "    api_key: upstream-secret-0123456789\n    models: [{UPSTREAM_MODEL}]\n    protocols: [chat, transcription]"
+        );
     }
     let mut text = providers + "endpoints:\n";
     let names = (1..endpoints).map(|index| format!("endpoint-{index:05}"));

@@ -36,14 +36,66 @@ pub(crate) fn request(bytes_min: usize, stream: bool) -> Bytes {
     Bytes::from(format!("{head}\"messages\":{messages}}}"))
 }
 
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asks {
+    Chat,
+    /// The text of a recording, in a form.
+    Transcription,
+}
+
 /// Returns a request with its head, as the load generator writes it.
-pub(crate) fn framed(body: &[u8]) -> Bytes {
+pub(crate) fn framed(asks: Asks, key: &str, body: &[u8]) -> Bytes {
+    let (path, content_type) = match asks {
+        Asks::Chat => ("/v1/chat/completions", "application/json".to_owned()),
+        Asks::Transcription => {
+            ("/v1/audio/transcriptions", format!("multipart/form-data; boundary={BOUNDARY}"))
+        }
+    };
     let head = format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: bench.test\r\nauthorization: Bearer {KEY}\r\n\
-         user-agent: relay-bench\r\naccept: */*\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        "POST {path} HTTP/1.1\r\nhost: bench.test\r\nauthorization: Bearer {key}\r\n\
+         user-agent: relay-bench\r\naccept: */*\r\ncontent-type: {content_type}\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
     [head.as_bytes(), body].concat().into()
+}
+
+const BOUNDARY: &str = "------------------------bench0123456789";
+/// Bytes at the start of a request in which the name of the model lies.
+pub(crate) const MODEL_WITHIN: usize = 256;
+
+/// Returns a form with `bytes` of a recording. Like compressed audio, it has no pattern, and now and then a line break with
+/// dashes, at which a search for the boundary stops.
+pub(crate) fn form(bytes: usize) -> Bytes {
+    let mut form = format!(
+        "--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\n{SELECTOR}\r\n\
+         --{BOUNDARY}\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a.mp3\"\r\n\
+         content-type: audio/mpeg\r\n\r\n"
+    )
+    .into_bytes();
+    let (from, mut state) = (form.len(), 0x9e37_79b9_7f4a_7c15_u64);
+    while form.len() < from + bytes {
+        // xorshift64
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        form.extend_from_slice(&state.to_le_bytes());
+        if form.len() % (64 << 10) < 8 {
+            form.extend_from_slice(b"\r\n----");
+        }
+    }
+    form.extend_from_slice(format!("\r\n--{BOUNDARY}--\r\n").as_bytes());
+    Bytes::from(form)
+}
+
+/// Returns the answer to a form.
+pub(crate) fn transcript() -> Bytes {
+    let text = "The ferry is late again, and so is the post. ".repeat(20);
+    Bytes::from(
+        json!({"text": text, "usage": {"type": "tokens", "input_tokens": 14, "output_tokens": 220,
+                                       "total_tokens": 234}})
+        .to_string(),
+    )
 }
 
 /// Returns the body of a whole answer of about 1 KB.

@@ -40,6 +40,10 @@ pub(crate) enum Kind {
     Otlp(Collector),
     /// The gateway that captures all bodies.
     Capture,
+    /// The gateway, whose clients have a project key.
+    Keyed,
+    /// The gateway, whose clients have a project key with hard limits by the hour and by the minute.
+    Limited,
     /// The gateway inside the bench, with few keys and endpoints.
     Few,
     /// The gateway inside the bench, with many keys and endpoints.
@@ -64,10 +68,12 @@ impl Kind {
     pub(crate) const ENCRYPTED: [Self; 3] = [Self::Direct, Self::Floor, Self::Llmgw];
     /// The kinds of the scenario of growth.
     pub(crate) const GROWTH: [Self; 4] = [Self::Direct, Self::Floor, Self::Few, Self::Many];
+    /// The kinds of the scenarios of limits.
+    pub(crate) const LIMITS: [Self; 5] = [Self::Direct, Self::Floor, Self::Llmgw, Self::Keyed, Self::Limited];
 
     /// Returns all kinds, in the order of the table.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        Self::USUAL.into_iter().chain([Self::Few, Self::Many])
+        Self::USUAL.into_iter().chain([Self::Keyed, Self::Limited, Self::Few, Self::Many])
     }
 
     /// True for the gateway with more features, which is compared with [`Kind::Llmgw`] and runs only on request.
@@ -88,6 +94,8 @@ impl Kind {
             Self::Otlp(Collector::Slow) => "llmgw-otlp-slow",
             Self::Otlp(Collector::Hangs) => "llmgw-otlp-hanging",
             Self::Capture => "llmgw-capture",
+            Self::Keyed => "llmgw-key",
+            Self::Limited => "llmgw-limits",
             Self::Few => "llmgw-few",
             Self::Many => "llmgw-many",
         }
@@ -127,6 +135,8 @@ impl Reach<'_> {
 pub(crate) struct Proxy {
     pub(crate) kind: Kind,
     pub(crate) address: SocketAddr,
+    /// The key of its clients.
+    pub(crate) key: String,
     child: Option<Child>,
     _folder: TempDir,
 }
@@ -159,7 +169,9 @@ impl Proxy {
                 command.arg("-p").arg(folder.path()).arg("-c").arg(file);
                 (Some(spawn(command)), local(port))
             }
-            Kind::Llmgw | Kind::Live => gateway(llmgw::command(folder.path(), reach, llmgw::FEW)),
+            Kind::Llmgw | Kind::Live | Kind::Keyed | Kind::Limited => {
+                gateway(llmgw::command(folder.path(), reach, llmgw::FEW))
+            }
             Kind::Otlp(collector) => {
                 let mut command = llmgw::command(folder.path(), reach, llmgw::FEW);
                 command
@@ -180,7 +192,12 @@ impl Proxy {
         if kind == Kind::Live {
             (0..LISTENERS).for_each(|_| listen(address));
         }
-        Self { kind, address, child, _folder: folder }
+        let key = match kind {
+            Kind::Keyed => llmgw::project_key(address, false),
+            Kind::Limited => llmgw::project_key(address, true),
+            _ => KEY.to_owned(),
+        };
+        Self { kind, address, key, child, _folder: folder }
     }
 
     /// Returns the CPU time so far.

@@ -14,6 +14,7 @@ pub(crate) fn print(scenario: &Scenario, rounds: &Rounds) {
     let unit = match scenario.unit {
         Unit::Request => "req",
         Unit::Chunk => "chunk",
+        Unit::Megabyte => "MB",
     };
     println!("\n{}: {} ({} rounds)", scenario.name, scenario.about, rounds.len());
     println!(
@@ -60,6 +61,15 @@ pub(crate) fn print(scenario: &Scenario, rounds: &Rounds) {
     let growth = median_ratio(rounds, Kind::Many, Kind::Few, |sample| sample.cpu_us);
     if growth.is_finite() {
         println!("  many to few: {growth:.2} x CPU");
+    }
+    for (what, kind, other) in [
+        ("project key to administrator's", Kind::Keyed, Kind::Llmgw),
+        ("limits to none", Kind::Limited, Kind::Keyed),
+    ] {
+        let ratio = median_ratio(rounds, kind, other, |sample| sample.cpu_us);
+        if ratio.is_finite() {
+            println!("  {what}: {ratio:.2} x CPU");
+        }
     }
 }
 

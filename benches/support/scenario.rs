@@ -3,12 +3,13 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use super::load::{Expected, Load, Tally};
-use super::payload::{self, Stream};
+use super::payload::{self, Asks, Stream};
 use super::proxy::{Kind, Proxy};
 use super::threads;
 use super::upstream::{Script, Upstream};
@@ -19,6 +20,8 @@ use super::wire::Wire;
 pub(crate) enum Unit {
     Request,
     Chunk,
+    /// A million bytes of requests.
+    Megabyte,
 }
 
 /// The load pattern.
@@ -45,6 +48,7 @@ pub(crate) struct Scenario {
     /// The proxies that take part.
     pub(crate) kinds: &'static [Kind],
     pub(crate) wire: Wire,
+    asks: Asks,
     body: Bytes,
     script: Script,
 }
@@ -104,6 +108,20 @@ fn clear() -> Vec<Scenario> {
             Drive::Streams(2_000, 1),
             flow(100, 1, 20),
         ),
+        upload("upload", "a form with a recording of 25 MB, 2 connections", Wire::Clear),
+        Scenario {
+            kinds: &Kind::LIMITS,
+            ..unary(
+                "limits",
+                "as unary; an administrator's key, a project key, and one with four hard limits",
+                Drive::Closed(32),
+                &small,
+            )
+        },
+        Scenario {
+            kinds: &Kind::LIMITS,
+            ..stream("burst-limits", "as burst; the keys of limits", Drive::Streams(16, 16), flow(200, 1, 0))
+        },
         Scenario {
             kinds: &Kind::GROWTH,
             ..unary(
@@ -117,14 +135,15 @@ fn clear() -> Vec<Scenario> {
     ]
 }
 
-/// Returns four scenarios of each encrypted wire.
+/// Returns five scenarios of each encrypted wire.
 fn encrypted() -> impl Iterator<Item = Scenario> {
-    ENCRYPTED.into_iter().flat_map(|(wire, [unary_name, burst, paced, idle])| {
+    ENCRYPTED.into_iter().flat_map(|(wire, [unary_name, burst, paced, idle, upload_name])| {
         let scenarios = [
             unary(unary_name, "as unary, encrypted", Drive::Closed(32), &small()),
             stream(burst, "as burst, encrypted", Drive::Streams(16, 16), flow(200, 1, 0)),
             stream(paced, "as paced-200, encrypted", Drive::Streams(200, 1), flow(100, 1, 20)),
             stream(idle, "as idle, encrypted", Drive::Idle(5_000), flow(3, 1, 2_500)),
+            upload(upload_name, "as upload, encrypted", wire),
         ];
         scenarios.map(|scenario| Scenario { kinds: &Kind::ENCRYPTED, wire, ..scenario })
     })
@@ -143,8 +162,23 @@ fn unary(name: &'static str, about: &'static str, drive: Drive, body: &Bytes) ->
         drive,
         kinds: &Kind::USUAL,
         wire: Wire::Clear,
+        asks: Asks::Chat,
         body: body.clone(),
         script: Script::Whole(payload::completion()),
+    }
+}
+
+fn upload(name: &'static str, about: &'static str, wire: Wire) -> Scenario {
+    Scenario {
+        name,
+        about,
+        unit: Unit::Megabyte,
+        drive: Drive::Closed(2),
+        kinds: &Kind::USUAL,
+        wire,
+        asks: Asks::Transcription,
+        body: RECORDING.get_or_init(|| payload::form(25_000_000)).clone(),
+        script: Script::Whole(payload::transcript()),
     }
 }
 
@@ -156,6 +190,7 @@ fn stream(name: &'static str, about: &'static str, drive: Drive, script: Script)
         drive,
         kinds: &Kind::USUAL,
         wire: Wire::Clear,
+        asks: Asks::Chat,
         body: payload::request(1_000, true),
         script,
     }
@@ -166,16 +201,40 @@ fn flow(content: usize, per_write: usize, pace_ms: u64) -> Script {
     Script::Flow { stream: Rc::new(Stream::new(content)), per_write, pace }
 }
 
+/// The form of all uploads.
+static RECORDING: OnceLock<Bytes> = OnceLock::new();
+
 /// The encrypted wires, with the names of their scenarios.
-const ENCRYPTED: [(Wire, [&str; 4]); 3] = [
-    (Wire::TlsClients, ["unary-tls-clients", "burst-tls-clients", "paced-tls-clients", "idle-tls-clients"]),
+const ENCRYPTED: [(Wire, [&str; 5]); 3] = [
+    (
+        Wire::TlsClients,
+        [
+            "unary-tls-clients",
+            "burst-tls-clients",
+            "paced-tls-clients",
+            "idle-tls-clients",
+            "upload-tls-clients",
+        ],
+    ),
     (
         Wire::TlsUpstream,
-        ["unary-tls-upstream", "burst-tls-upstream", "paced-tls-upstream", "idle-tls-upstream"],
+        [
+            "unary-tls-upstream",
+            "burst-tls-upstream",
+            "paced-tls-upstream",
+            "idle-tls-upstream",
+            "upload-tls-upstream",
+        ],
     ),
     (
         Wire::Http2Upstream,
-        ["unary-http2-upstream", "burst-http2-upstream", "paced-http2-upstream", "idle-http2-upstream"],
+        [
+            "unary-http2-upstream",
+            "burst-http2-upstream",
+            "paced-http2-upstream",
+            "idle-http2-upstream",
+            "upload-http2-upstream",
+        ],
     ),
 ];
 
@@ -195,7 +254,7 @@ impl Scenario {
         let load = Rc::new(Load {
             address: proxy.address,
             tls: (self.wire == Wire::TlsClients).then(|| upstream.certificate.client(&["http/1.1"])),
-            request: payload::framed(&self.body),
+            request: payload::framed(self.asks, &proxy.key, &self.body),
             expected: match &self.script {
                 Script::Whole(body) => Expected::Whole(body.clone()),
                 Script::Flow { stream, .. } => Expected::Flow(Rc::clone(stream)),
@@ -214,7 +273,7 @@ impl Scenario {
         let added = threads::since(&threads_before, proxy.threads());
         let streams = if let Drive::Idle(streams) = self.drive { streams } else { 0 };
         let tally = load.tally.take();
-        let units = self.units(&tally) as f64;
+        let units = self.units(&tally);
         let threads_us =
             added.into_iter().map(|(name, time)| (name, ratio(time.as_secs_f64() * 1e6, units))).collect();
         let sample = self.sample(&tally, cpu, elapsed, (idle_bytes, peak_bytes, streams));
@@ -246,10 +305,11 @@ impl Scenario {
         }
     }
 
-    fn units(&self, tally: &Tally) -> u64 {
+    fn units(&self, tally: &Tally) -> f64 {
         match self.unit {
-            Unit::Request => tally.answers,
-            Unit::Chunk => tally.events,
+            Unit::Request => tally.answers as f64,
+            Unit::Chunk => tally.events as f64,
+            Unit::Megabyte => tally.answers as f64 * self.body.len() as f64 / 1e6,
         }
     }
 
@@ -265,8 +325,8 @@ impl Scenario {
         nanos.sort_unstable();
         let grown = peak_bytes.saturating_sub(idle_bytes);
         Sample {
-            cpu_us: ratio(cpu.as_secs_f64() * 1e6, units as f64),
-            per_second: units as f64 / elapsed.as_secs_f64(),
+            cpu_us: ratio(cpu.as_secs_f64() * 1e6, units),
+            per_second: units / elapsed.as_secs_f64(),
             p50_us: quantile(&nanos, 0.50),
             p99_us: quantile(&nanos, 0.99),
             resident_mib: peak_bytes as f64 / f64::from(1 << 20),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::payload::{self, KEY};
+use super::payload::{self, Asks, KEY};
 use super::proxy::{Kind, Proxy};
 use super::scenario::{self, Scenario};
 use super::upstream::Upstream;
@@ -53,7 +53,7 @@ pub(crate) async fn run(minutes: u32, upstream: &Upstream, epoch: Instant) {
 
 /// Runs clients that request a stream and disconnect at once.
 fn leave(address: SocketAddr) {
-    let request = payload::framed(&payload::request(1_000, true));
+    let request = payload::framed(Asks::Chat, KEY, &payload::request(1_000, true));
     for _ in 0..LEAVING {
         let mut client = TcpStream::connect(address).unwrap();
         client.write_all(&request).unwrap();

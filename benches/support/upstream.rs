@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval_at};
 use tokio_rustls::TlsAcceptor;
 
 use super::http2;
-use super::payload::{self, STAMP_AT, STAMP_DIGITS, Stream};
+use super::payload::{self, MODEL_WITHIN, STAMP_AT, STAMP_DIGITS, Stream};
 use super::proxy::Reach;
 use super::wire::{Certificate, Io, Wire};
 
@@ -134,7 +134,7 @@ impl Shared {
     pub(crate) fn compare(&self, body: &[u8]) {
         let sent = self.request.borrow();
         // The start may differ in the name of the model; everything after it is the client's.
-        let same = sent.len().saturating_sub(64).min(body.len());
+        let same = sent.len().saturating_sub(MODEL_WITHIN.min(sent.len() / 8)).min(body.len());
         if body[body.len() - same..] != sent[sent.len() - same..] {
             self.faults.set(self.faults.get() + 1);
         }
