@@ -5,10 +5,11 @@
 //! cargo bench --bench adaptations -- [--rounds N] [--only NAME,..]
 //! ```
 //!
-//! Each row is a stream of 200 pieces of content from a target of one dialect to a client of another. It is measured
-//! once with one upstream write per piece, where the kernel's share is largest, and once with 40 pieces per write,
-//! where it is smallest. The gateway runs alone on core 0; CPU time is what the kernel accounts to its process. Ratios
-//! are relative to the native chat stream of the same round.
+//! Each row is a stream of 200 pieces of content from a target of one dialect to a client of the same or of another one. It is
+//! measured once with one upstream write per piece, where the kernel's share is largest, and once with 40 pieces per write,
+//! where it is smallest. The gateway runs alone on core 0; CPU time is what the kernel accounts to its process. Beside it
+//! stands the floor, a bare hyper pass-through of the same bytes. Ratios are computed within a round: to the floor, to the
+//! native stream of the same client, and to the native chat stream.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -18,12 +19,18 @@
 )]
 
 mod dialect;
+#[path = "support/floor.rs"]
+mod floor;
+#[path = "support/wire.rs"]
+#[allow(dead_code, reason = "the floor of this bench is reached in clear text")]
+mod wire;
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::time::Duration;
 
-use dialect::gateway::{Gateway, KEY, pin};
+use dialect::gateway::{Floor, Gateway, KEY, pin, settled_cpu_time};
 use dialect::payload::{PIECES, Pair, pairs};
 
 /// The number of concurrent streams.
@@ -33,6 +40,11 @@ const STREAMS: usize = 24;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, port, upstream] = arguments.as_slice()
+        && first == "--floor"
+    {
+        return floor::run(port.parse().unwrap(), upstream, wire::Wire::Clear, Path::new(""));
+    }
     let value = |name: &str| {
         let at = arguments.iter().position(|argument| argument == name)?;
         arguments.get(at + 1)
@@ -52,13 +64,16 @@ fn main() {
 fn compare(pairs: &[Pair], per_write: usize, rounds: usize) {
     let upstreams: Vec<SocketAddr> = pairs.iter().map(|pair| upstream(pair, per_write)).collect();
     let gateway = Gateway::start(pairs, &upstreams);
-    let mut table: Vec<Vec<f64>> = vec![Vec::new(); pairs.len()];
+    let floors: Vec<Floor> = upstreams.iter().copied().map(Floor::start).collect();
+    let mut table: Vec<Row> = pairs.iter().map(|_| Row::default()).collect();
     for round in 0..=rounds {
-        for (row, pair) in table.iter_mut().zip(pairs) {
-            let micros = measure(&gateway, pair);
+        for ((row, pair), floor) in table.iter_mut().zip(pairs).zip(&floors) {
+            let own = measure((gateway.pid(), gateway.address), pair);
+            let least = measure((floor.pid(), floor.address), pair);
             // The first round is a warm-up.
             if round > 0 {
-                row.push(micros);
+                row.own.push(own);
+                row.floor.push(least);
             }
         }
     }
@@ -66,15 +81,22 @@ fn compare(pairs: &[Pair], per_write: usize, rounds: usize) {
     println!("memory after it: {:.1} MiB", gateway.resident_bytes() as f64 / f64::from(1 << 20));
 }
 
-/// Returns the gateway's CPU time per piece of content, in microseconds.
-fn measure(gateway: &Gateway, pair: &Pair) -> f64 {
-    let before = gateway.settled_cpu_time();
+/// The CPU time per piece of content in each round, in microseconds.
+#[derive(Default)]
+struct Row {
+    own: Vec<f64>,
+    floor: Vec<f64>,
+}
+
+/// Returns the CPU time of a process per piece of content, in microseconds.
+fn measure((pid, address): (u32, SocketAddr), pair: &Pair) -> f64 {
+    let before = settled_cpu_time(pid);
     std::thread::scope(|scope| {
         for _ in 0..CLIENTS {
-            scope.spawn(|| client(gateway.address, pair));
+            scope.spawn(|| client(address, pair));
         }
     });
-    let spent = gateway.settled_cpu_time().saturating_sub(before);
+    let spent = settled_cpu_time(pid).saturating_sub(before);
     spent.as_secs_f64() * 1e6 / (CLIENTS * STREAMS * PIECES) as f64
 }
 
@@ -97,10 +119,27 @@ fn client(address: SocketAddr, pair: &Pair) {
             assert!(read > 0, "{}: {}", pair.name, String::from_utf8_lossy(&answer));
             answer.extend_from_slice(&buffer[..read]);
         }
-        let text = String::from_utf8_lossy(&answer);
+        let body = joined(&answer);
+        let text = String::from_utf8_lossy(&body);
         let pieces = text.matches(" token").count();
         // A terminal event may repeat the whole text.
         assert!(pieces >= PIECES, "{}: {pieces} pieces in {text}", pair.name);
+    }
+}
+
+/// Returns the body of an answer in chunks, which need not begin and end with the events.
+fn joined(answer: &[u8]) -> Vec<u8> {
+    let find = |bytes: &[u8], mark: &[u8]| bytes.windows(mark.len()).position(|part| part == mark).unwrap();
+    let mut rest = &answer[find(answer, b"\r\n\r\n") + 4..];
+    let mut body = Vec::new();
+    loop {
+        let line = find(rest, b"\r\n");
+        let length = usize::from_str_radix(std::str::from_utf8(&rest[..line]).unwrap(), 16).unwrap();
+        if length == 0 {
+            return body;
+        }
+        body.extend_from_slice(&rest[line + 2..line + 2 + length]);
+        rest = &rest[line + 2 + length + 2..];
     }
 }
 
@@ -151,13 +190,33 @@ fn take_request(connection: &mut TcpStream) -> bool {
     }
 }
 
-fn print(pairs: &[Pair], table: &[Vec<f64>]) {
-    println!("{:<28} {:>12} {:>10}   ratio to native chat, each round", "row", "us a chunk", "ratio");
+fn print(pairs: &[Pair], table: &[Row]) {
+    println!(
+        "{:<28} {:>10} {:>10} {:>8} {:>9} {:>14}   ratio to native chat, each round",
+        "row", "us a chunk", "floor", "x floor", "x native", "x native chat"
+    );
     for (pair, row) in pairs.iter().zip(table) {
-        let ratios: Vec<f64> = row.iter().zip(&table[0]).map(|(own, native)| own / native).collect();
-        let shown: Vec<String> = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
-        println!("{:<28} {:>12.2} {:>10.2}   {}", pair.name, median(row), median(&ratios), shown.join(" "));
+        // The client's dialect comes first, and is the name of its native row.
+        let client = pair.name.split("_over_").next().unwrap_or_default();
+        let native = pairs.iter().position(|pair| pair.name == client).map(|at| &table[at]);
+        let to_native = native.map_or(f64::NAN, |native| median(&ratios(&row.own, &native.own)));
+        let to_chat = ratios(&row.own, &table[0].own);
+        let shown: Vec<String> = to_chat.iter().map(|ratio| format!("{ratio:.2}")).collect();
+        println!(
+            "{:<28} {:>10.2} {:>10.2} {:>8.2} {:>9.2} {:>14.2}   {}",
+            pair.name,
+            median(&row.own),
+            median(&row.floor),
+            median(&ratios(&row.own, &row.floor)),
+            to_native,
+            median(&to_chat),
+            shown.join(" ")
+        );
     }
+}
+
+fn ratios(own: &[f64], others: &[f64]) -> Vec<f64> {
+    own.iter().zip(others).map(|(own, other)| own / other).collect()
 }
 
 fn median(values: &[f64]) -> f64 {

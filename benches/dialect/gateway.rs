@@ -1,8 +1,8 @@
-//! The gateway under test: the release binary with one provider per row.
+//! The gateway under test, the release binary with one provider per row, and the floor that it is compared with.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -80,19 +80,61 @@ impl Gateway {
         proc::resident_bytes(self.child.id())
     }
 
-    /// Returns the CPU time after the gateway has become idle, so that writes after an answer are included.
-    pub(crate) fn settled_cpu_time(&self) -> Duration {
-        let mut before = proc::cpu_time(self.child.id());
-        for _ in 0..40 {
-            std::thread::park_timeout(SETTLING);
-            let now = proc::cpu_time(self.child.id());
-            if now.saturating_sub(before) < Duration::from_micros(500) {
-                return now;
-            }
-            before = now;
-        }
-        before
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
+}
+
+/// A bare pass-through to one upstream. Dropping this value ends its process.
+pub(crate) struct Floor {
+    pub(crate) address: SocketAddr,
+    child: Child,
+}
+
+impl Floor {
+    /// Starts this program as the pass-through, and waits until it listens.
+    pub(crate) fn start(upstream: SocketAddr) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        pin(0);
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--floor", &port.to_string(), &upstream.to_string()])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        pin(1);
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let is_up = (0..2_000).any(|_| {
+            std::thread::park_timeout(Duration::from_millis(5));
+            TcpStream::connect(address).is_ok()
+        });
+        assert!(is_up, "nothing listens on {address}");
+        Self { address, child }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Floor {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Returns the CPU time of a process after it has become idle, so that writes after an answer are included.
+pub(crate) fn settled_cpu_time(pid: u32) -> Duration {
+    let mut before = proc::cpu_time(pid);
+    for _ in 0..40 {
+        std::thread::park_timeout(SETTLING);
+        let now = proc::cpu_time(pid);
+        if now.saturating_sub(before) < Duration::from_micros(500) {
+            return now;
+        }
+        before = now;
+    }
+    before
 }
 
 impl Drop for Gateway {
