@@ -7,6 +7,7 @@ mod clients_http2;
 mod clients_tls;
 mod fairness;
 mod held;
+mod tenants;
 mod uploads;
 mod upstreams_frames;
 mod upstreams_heads;

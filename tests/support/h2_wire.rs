@@ -154,6 +154,10 @@ async fn read_frame(read: &mut ReadHalf<Box<dyn Socket>>) -> std::io::Result<Rec
 
 /// Returns the header block of a chat request with the administrator key. No entry goes into a table.
 pub(crate) fn post_block() -> Vec<u8> {
+    block_of(ADMIN_KEY)
+}
+
+fn block_of(key: &str) -> Vec<u8> {
     let mut block = vec![0x83, 0x86];
     // The indexed names `:path` and `:authority`, each with a literal value.
     for (name, value) in [(4, "/v1/chat/completions"), (1, "localhost")] {
@@ -161,7 +165,7 @@ pub(crate) fn post_block() -> Vec<u8> {
         block.extend_from_slice(value.as_bytes());
     }
     for (name, value) in
-        [("authorization", format!("Bearer {ADMIN_KEY}")), ("content-type", "application/json".into())]
+        [("authorization", format!("Bearer {key}")), ("content-type", "application/json".into())]
     {
         block.extend(literal(name, &value));
     }
@@ -194,6 +198,11 @@ pub(crate) fn literal(name: &str, value: &str) -> Vec<u8> {
 
 /// Returns the frames of a chat request.
 pub(crate) fn post(stream: u32, body: &str) -> Vec<u8> {
-    let head = frame(HEADERS, END_HEADERS, stream, &post_block());
+    post_as(ADMIN_KEY, stream, body)
+}
+
+/// Returns the frames of a chat request with this key.
+pub(crate) fn post_as(key: &str, stream: u32, body: &str) -> Vec<u8> {
+    let head = frame(HEADERS, END_HEADERS, stream, &block_of(key));
     [head, frame(DATA, END_STREAM, stream, body.as_bytes())].concat()
 }
