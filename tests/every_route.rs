@@ -29,10 +29,10 @@ fn form(model: &str) -> String {
 }
 
 /// A request for a route: its path, its content type, and a function that builds its body for a model.
-type Request = (&'static str, &'static str, Box<dyn Fn(&str) -> String>);
+pub(crate) type Request = (&'static str, &'static str, Box<dyn Fn(&str) -> String>);
 
 /// Returns a request for each route.
-fn routes() -> Vec<Request> {
+pub(crate) fn routes() -> Vec<Request> {
     let mut routes: Vec<Request> = Vec::new();
     let mut add = |paths: &[&'static str], body: fn(&str) -> Value| {
         for path in paths {
@@ -64,7 +64,7 @@ async fn post(
     client.clone().with("content-type", content_type).send("POST", path, body.into()).await.unwrap()
 }
 
-const EVERYTHING: &str =
+pub(crate) const EVERYTHING: &str =
     "protocols: [chat, responses, messages, embeddings, speech, transcription, images, videos]";
 
 /// Starts the providers `p0` and `p1`, which support all protocols natively, behind `line`; `p0` does not support

@@ -58,6 +58,7 @@ mod hanging;
 mod harness;
 mod http;
 mod http2;
+mod http_versions;
 mod images;
 mod import;
 mod interrupted;
