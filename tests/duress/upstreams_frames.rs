@@ -1,9 +1,18 @@
 //! Upstreams over HTTP/2 that send or accept frames as no library does: trickles, resets of each kind, tiny windows, limits
 //! that change in the middle, floods. Each row runs beside neighbours of another provider on the same worker.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
 use super::Rig;
 use super::upstreams_http2::http2;
+use crate::http2::connect;
 use crate::support::figure::figure;
+use crate::support::gateway::{ADMIN_KEY, Gateway};
 use crate::support::h2_frames::{
     DATA, END_HEADERS, END_STREAM, FrameUpstream, GOAWAY, HEADER_TABLE_SIZE, HEADERS, INITIAL_WINDOW_SIZE,
     MAX_CONCURRENT_STREAMS, Manners, PING, PRIORITY, RST_STREAM, Reaction, WINDOW_UPDATE, completion, frame,
@@ -132,6 +141,73 @@ async fn a_goaway_that_cuts_an_answer_is_an_error() {
         })
         .await;
         assert_eq!(upstream.counts().connections, 2);
+    }
+}
+
+/// Returns a request for speech.
+fn speech(gateway: &Gateway) -> http::Request<Full<Bytes>> {
+    let body = r#"{"model":"up/m","input":"Hi.","voice":"alloy"}"#;
+    http::Request::post(format!("http://{}/v1/audio/speech", gateway.address()))
+        .header("host", gateway.address().to_string())
+        .header("authorization", format!("Bearer {ADMIN_KEY}"))
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from_static(body.as_bytes())))
+        .unwrap()
+}
+
+/// True if the answer came to its proper end.
+async fn is_whole(answer: hyper::Result<http::Response<hyper::body::Incoming>>) -> bool {
+    match answer {
+        Ok(answer) => {
+            assert_eq!(answer.status(), 200);
+            answer.into_body().collect().await.is_ok()
+        }
+        Err(_) => false,
+    }
+}
+
+/// Nothing in sound tells whether it is whole: only the frames do. A client of either version sees a break, never an end.
+#[tokio::test]
+async fn sound_that_is_cut_is_never_whole() {
+    let goaway =
+        |last: u32, code: u32| frame(GOAWAY, 0, 0, &[&last.to_be_bytes()[..], &code.to_be_bytes()].concat());
+    let end = |stream| frame(DATA, END_STREAM, stream, &[0xff; 10]);
+    type Ending = Box<dyn Fn(u32) -> Vec<u8> + Send + Sync>;
+    let endings: [(&str, bool, Ending); 7] = [
+        ("END_STREAM", true, Box::new(end)),
+        ("RST_STREAM with NO_ERROR", false, Box::new(|stream| reset(stream, 0))),
+        ("RST_STREAM with CANCEL", false, Box::new(|stream| reset(stream, 8))),
+        ("END_STREAM, then RST_STREAM with NO_ERROR", true, {
+            Box::new(move |stream| [end(stream), reset(stream, 0)].concat())
+        }),
+        ("GOAWAY with NO_ERROR below the stream", false, Box::new(move |_| goaway(0, 0))),
+        ("GOAWAY with INTERNAL_ERROR below the stream", false, Box::new(move |_| goaway(0, 2))),
+        ("GOAWAY with NO_ERROR above the stream, then END_STREAM", true, {
+            Box::new(move |stream| [goaway(i32::MAX.unsigned_abs(), 0), end(stream)].concat())
+        }),
+    ];
+    for (name, whole, ending) in endings {
+        let ending = Arc::new(ending);
+        let upstream = FrameUpstream::start(move |_, _| {
+            let ending = Arc::clone(&ending);
+            Reaction::write(move |stream| {
+                vec![head(stream, "audio/mpeg"), frame(DATA, 0, stream, &[0xff; 1_000]), ending(stream)]
+            })
+        })
+        .await;
+        let rig = before(&upstream, "protocols: [speech]\ntimeout: 5\nstream_idle_timeout: 5").await;
+        rig.row(&format!("upstream: sound that ends by {name}"), async {
+            let tcp = TcpStream::connect(rig.gateway.address()).await.unwrap();
+            let (mut http1, connection) =
+                hyper::client::conn::http1::handshake(TokioIo::new(tcp)).await.unwrap();
+            tokio::spawn(connection);
+            let answer = http1.send_request(speech(&rig.gateway)).await;
+            assert_eq!(is_whole(answer).await, whole, "{name}, HTTP/1.1");
+            let mut http2 = connect(&rig.gateway).await;
+            let answer = http2.send_request(speech(&rig.gateway)).await;
+            assert_eq!(is_whole(answer).await, whole, "{name}, HTTP/2");
+        })
+        .await;
     }
 }
 
