@@ -274,6 +274,7 @@ control/src/db/circuit_changes.rs ROWS_PER_STEP steps
 control/src/db/cluster/changes.rs FOLLOWED_MAX cache
 control/src/db/cluster/changes.rs KEPT cache
 control/src/db/engine/postgres/session.rs TEXTS_MAX cache
+control/src/db/engine/session.rs TOGETHER_MAX steps
 control/src/db/names.rs LABELS_MAX cache
 control/src/db/outbox/lease.rs ENDED_MAX steps
 control/src/db/quotas/shares/merge.rs LIMIT(256) steps
@@ -340,6 +341,7 @@ control/src/usage/origins/table.rs LIMIT(256) steps
 control/src/usage/periods/follower.rs STEP_EXCHANGES_MAX steps
 control/src/usage/periods/rest.rs FEW_ROWS range
 control/src/usage/periods/table.rs LIMIT(16) steps
+control/src/usage/periods/table.rs ROWS_TOGETHER steps
 control/src/usage/recent/feed.rs BATCHES_MAX cache
 control/src/usage/recent/mod.rs MINUTES_KEPT latest
 control/src/usage/report/mod.rs SORTED_MAX refuses
