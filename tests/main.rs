@@ -54,6 +54,7 @@ mod fitting;
 mod flipped;
 mod further_names;
 mod gemini;
+mod gemini_candidates;
 mod hanging;
 mod harness;
 mod http;

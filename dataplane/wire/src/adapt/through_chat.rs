@@ -102,8 +102,10 @@ pub(super) fn over_chat(client: &ClientSide, asking: &Asking<'_>) -> Result<Prep
     let dropped = with_images(client_side.dropped, client.pair.client, Dialect::Chat, &client_side.request);
     let dropped = with_reasoning(dropped, Dialect::Chat, &mut client_side.request, asking.target);
     client_side.request.messages.retain(|message| !message.has_only_images());
+    let choices = client_side.request.choices();
     let body = client_side.request.write(asking.target.model, asking.body.len());
-    let answers = Box::new(ThroughChat { target: Box::new(NativeChat), client: client_side.client });
+    let answers =
+        Box::new(ThroughChat { target: Box::new(NativeChat { choices }), client: client_side.client });
     let (dropped, changed) = adjusted.finish(dropped, |name| origin_of(client, asking, name));
     Ok(Prepared { body: body.into(), answers, dropped, changed })
 }
@@ -260,15 +262,18 @@ impl Answers for ThroughChat {
 
 /// A target that speaks chat itself.
 #[derive(Debug)]
-struct NativeChat;
+struct NativeChat {
+    /// The number of choices that the client asked for.
+    choices: u64,
+}
 
 impl ChatTarget for NativeChat {
     fn whole<'a>(&self, body: &'a str) -> Result<ChatCompletion<'a>, BadAnswer> {
-        chat::read_completion(body)
+        chat::read_completion(body, self.choices)
     }
 
     fn source(&self) -> Box<dyn ChatSource> {
-        Box::new(SseSource::<ChunkReader>::default())
+        Box::new(SseSource::new(ChunkReader::new(self.choices)))
     }
 }
 

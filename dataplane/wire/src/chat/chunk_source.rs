@@ -15,11 +15,35 @@ pub(crate) struct ChunkReader {
     alike: Alike<ChatTextKind>,
     /// True once a chunk has been read.
     begun: bool,
+    /// The number of choices that are read, up to [`CHOICES_MAX`]. All others are ignored.
+    count: u64,
+    /// The choices of which a piece has been read, one bit each.
+    seen: u128,
+    /// The choices that have ended. Some vendors send an empty piece after the end.
+    ended: u128,
 }
 
-impl Default for ChunkReader {
-    fn default() -> Self {
-        Self { alike: Alike::new(Varying::Padding), begun: false }
+/// The maximum number of choices that a client may request.
+const CHOICES_MAX: u64 = 128;
+
+impl ChunkReader {
+    /// Creates a reader of the choices with an index below `count`.
+    pub(crate) fn new(count: u64) -> Self {
+        Self {
+            alike: Alike::new(Varying::Padding),
+            begun: false,
+            count: count.min(CHOICES_MAX),
+            seen: 0,
+            ended: 0,
+        }
+    }
+
+    fn relay(&mut self, index: u64, choice: &DocumentChoice<'_>, sink: &mut dyn ChatSink) {
+        let bit = u32::try_from(index).ok().and_then(|index| 1_u128.checked_shl(index)).unwrap_or_default();
+        self.seen |= bit;
+        if relay_choice(index, choice, sink) {
+            self.ended |= bit;
+        }
     }
 }
 
@@ -56,7 +80,7 @@ impl ChatEvents for ChunkReader {
         if !std::mem::replace(&mut self.begun, true) {
             sink.begin(0);
         }
-        chunk.first_choices().for_each(|choice| relay_choice(choice, sink));
+        chunk.choices(self.count).for_each(|(index, choice)| self.relay(index, choice, sink));
     }
 
     fn last_event(&mut self, data: &[u8], sink: &mut dyn ChatSink) {
@@ -68,7 +92,10 @@ impl ChatEvents for ChunkReader {
     }
 
     fn end(&mut self, sink: &mut dyn ChatSink) {
-        if sink.state().finished {
+        if self.seen & !self.ended != 0 {
+            // The stream was cut off, although another choice has ended.
+            sink.facts().finished = false;
+        } else if sink.state().finished {
             end_answer(sink);
         }
     }
@@ -87,14 +114,20 @@ fn note_usage(chunk: &ChatDocument<'_>, sink: &mut dyn ChatSink) {
     sink.facts().extras.replace_by(extras);
 }
 
-fn relay_choice(choice: &DocumentChoice<'_>, sink: &mut dyn ChatSink) {
+/// Relays a piece of a choice. Returns true if it ends the choice.
+fn relay_choice(index: u64, choice: &DocumentChoice<'_>, sink: &mut dyn ChatSink) -> bool {
     // The text of a chunk that ends a failed answer is perhaps that of the error.
     if let Some(message) = choice.message().filter(|_| !choice.failed()) {
-        message.texts(|kind, text| sink.delta(0, ChatDelta::Text(kind, text)));
-        message.media(|media| sink.delta(0, ChatDelta::Media(media)));
-        message.calls().for_each(|call| sink.delta(0, ChatDelta::Call(call)));
+        let tokens = choice.logprobs();
+        if !tokens.is_empty() {
+            sink.delta(index, ChatDelta::Logprobs(&tokens));
+        }
+        message.texts(|kind, text| sink.delta(index, ChatDelta::Text(kind, text)));
+        message.media(|media| sink.delta(index, ChatDelta::Media(media)));
+        message.calls().for_each(|call| sink.delta(index, ChatDelta::Call(call)));
     }
-    if !sink.has_ended() {
-        choice.end(|end| end_choice(sink, 0, end, choice.stop().as_deref()));
+    if sink.has_ended() {
+        return true;
     }
+    choice.end(|end| end_choice(sink, index, end, choice.stop().as_deref())).is_some()
 }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use bytes::{BufMut as _, Bytes, BytesMut};
 
 use super::form::{ChatForm, in_old_words, put_usage, signed};
+use super::logprobs::write_logprobs;
 use super::{ChatCallDelta, ChatDelta, ChatSink, ChatTextKind, ClientUsage, OutputMedia, escape};
 use crate::envelope::{StreamError, chat_stream_error, event_of};
 use crate::finish_word::finish;
@@ -24,6 +25,8 @@ pub(crate) struct ChunkWriter {
     include_usage: bool,
     /// Calls are written in the legacy form (`function_call`), which can hold one call.
     functions: bool,
+    /// The log probabilities of the text that follows, as JSON, with their choice.
+    logprobs: Option<(u64, Vec<u8>)>,
     /// The number of images so far.
     images: u64,
     secrets: Vec<String>,
@@ -42,6 +45,7 @@ impl ChunkWriter {
             tail: if form.include_usage { "}],\"usage\":null}\n\n" } else { "}]}\n\n" },
             include_usage: form.include_usage,
             functions: form.functions,
+            logprobs: None,
             images: 0,
             secrets,
             out: BytesMut::new(),
@@ -121,7 +125,23 @@ impl ChunkWriter {
 
     /// Ends a chunk; `finish_reason` is JSON.
     fn end_delta(&mut self, finish_reason: &str) {
-        self.put(&["},\"logprobs\":null,\"finish_reason\":", finish_reason, self.tail]);
+        match self.logprobs.take() {
+            None => self.put(&["},\"logprobs\":null,\"finish_reason\":", finish_reason, self.tail]),
+            Some((_, logprobs)) => {
+                self.put(&["},\"logprobs\":"]);
+                self.out.put_slice(&logprobs);
+                self.put(&[",\"finish_reason\":", finish_reason, self.tail]);
+            }
+        }
+    }
+
+    /// Writes log probabilities that no text of their choice followed. `choice` is that of the next chunk.
+    fn flush_logprobs(&mut self, choice: Option<u64>) {
+        if let Some((of, _)) = self.logprobs
+            && choice != Some(of)
+        {
+            self.chunk(of, &[]);
+        }
     }
 
     fn put(&mut self, parts: &[&str]) {
@@ -135,7 +155,13 @@ impl ChatSink for ChunkWriter {
     }
 
     fn delta(&mut self, choice: u64, delta: ChatDelta<'_>) {
+        self.flush_logprobs(Some(choice).filter(|_| !matches!(delta, ChatDelta::Logprobs(_))));
         match delta {
+            ChatDelta::Logprobs(tokens) => {
+                let mut json = JsonWriter::default();
+                write_logprobs(tokens, &mut json);
+                self.logprobs = Some((choice, json.finish()));
+            }
             ChatDelta::Text(kind, text) => {
                 let text = text.escaped();
                 if !text.is_empty() {
@@ -165,6 +191,7 @@ impl ChatSink for ChunkWriter {
 
     fn finish(&mut self, choice: u64, reason: &str, _stop: Option<&str>) {
         let reason = if self.functions { in_old_words(reason) } else { reason };
+        self.flush_logprobs(Some(choice));
         self.begin_delta(choice);
         self.end_delta(&["\"", reason, "\""].concat());
         self.state.finished = true;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use shared::usage::TokenCounts;
 
-use super::{ClientUsage, OutputMedia, ThinkingPart};
+use super::{ChosenToken, ClientUsage, OutputMedia, ThinkingPart};
 use crate::extras::Extras;
 use crate::json::meant_bytes;
 
@@ -37,6 +37,8 @@ pub(crate) struct ChatChoice<'a> {
     /// Anthropic's signed thoughts, if the client handles them.
     pub(crate) thinking_blocks: Vec<ThinkingBlock<'a>>,
     pub(crate) finish_reason: Cow<'a, str>,
+    /// The log probabilities of its tokens, if the client asked for them.
+    pub(crate) logprobs: Vec<ChosenToken>,
     /// The stop sequence that was reached, if it is known; not escaped.
     pub(crate) stop: Option<String>,
 }

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use shared::usage::TokenCounts;
 
-use super::OutputMedia;
+use super::{ChosenToken, OutputMedia};
 use crate::envelope::StreamError;
 use crate::json::{quote, unescape_mended};
 use crate::stream::{StreamState, Trouble};
@@ -30,6 +30,8 @@ pub(crate) enum ChatDelta<'a> {
     Media(OutputMedia<'a>),
     /// Gemini's signature of the thoughts that precede a text.
     Signature(AnswerText<'a>),
+    /// The log probabilities of the tokens of the text that follows.
+    Logprobs(&'a [ChosenToken]),
 }
 
 /// The member of a message to which a text is appended.

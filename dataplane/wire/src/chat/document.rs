@@ -8,9 +8,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
+use super::logprobs::read_logprobs;
 use super::{
-    AnswerText, ChatCall, ChatCallDelta, ChatChoice, ChatCompletion, ChatTextKind, ChoiceEnd, ClientUsage,
-    OutputMedia, UsageReader,
+    AnswerText, ChatCall, ChatCallDelta, ChatChoice, ChatCompletion, ChatTextKind, ChoiceEnd, ChosenToken,
+    ClientUsage, OutputMedia, UsageReader,
 };
 use crate::envelope::StreamError;
 use crate::extras::{Extras, term};
@@ -49,6 +50,8 @@ pub(super) struct DocumentChoice<'a> {
     error: Option<&'a RawValue>,
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    logprobs: Option<&'a RawValue>,
     /// vLLM: the stop sequence that was reached, or a token id.
     #[serde(borrow)]
     stop_reason: Option<&'a RawValue>,
@@ -110,8 +113,8 @@ struct DocumentFunction<'a> {
     input: Option<&'a RawValue>,
 }
 
-/// Reads a whole completion.
-pub(crate) fn read_completion(body: &str) -> Result<ChatCompletion<'_>, BadAnswer> {
+/// Reads a whole completion of up to `count` choices. The others are ignored.
+pub(crate) fn read_completion(body: &str, count: u64) -> Result<ChatCompletion<'_>, BadAnswer> {
     let Ok(mut document) = ChatDocument::read(body) else {
         return Err(BadAnswer::Invalid("it is not a chat completion"));
     };
@@ -119,18 +122,14 @@ pub(crate) fn read_completion(body: &str) -> Result<ChatCompletion<'_>, BadAnswe
         return Err(BadAnswer::Error(error));
     }
     let (counts, extras) = document.usage();
-    let choice = document.take_choice().ok_or(BadAnswer::Invalid("it has no choices"))?;
-    if let Some(failure) = choice.failure() {
-        return Err(BadAnswer::Error(failure));
+    let choices = document.take_choices(count);
+    if choices.is_empty() {
+        return Err(BadAnswer::Invalid("it has no choices"));
     }
-    let message = choice.message().ok_or(BadAnswer::Invalid("its choice has no message"))?;
-    let read = ChatChoice {
-        finish_reason: Cow::Borrowed(choice.finish_reason()),
-        stop: choice.stop(),
-        ..ChatChoice::of(message)
-    };
+    let choices: Result<Vec<ChatChoice<'_>>, BadAnswer> =
+        choices.iter().map(|(index, choice)| choice.whole(*index)).collect();
     let usage = counts.map(|counts| ClientUsage { counts, ..ClientUsage::default() });
-    Ok(ChatCompletion { choices: vec![read], created_s: None, counts, usage, extras })
+    Ok(ChatCompletion { choices: choices?, created_s: None, counts, usage, extras })
 }
 
 impl<'a> ChatDocument<'a> {
@@ -159,16 +158,25 @@ impl<'a> ChatDocument<'a> {
         (usage.and_then(|usage| usage.counts()), Extras { tier, ..extras })
     }
 
-    /// Returns the choices with index 0; all others are ignored.
-    pub(super) fn first_choices(&self) -> impl Iterator<Item = &DocumentChoice<'a>> {
-        self.choices.iter().flatten().filter(|choice| choice.is_first())
+    /// Returns the choices with an index below `count`, with their indexes; all others are ignored.
+    pub(super) fn choices(&self, count: u64) -> impl Iterator<Item = (u64, &DocumentChoice<'a>)> {
+        let numbered = self.choices.iter().flatten().filter_map(|choice| Some((choice.index()?, choice)));
+        numbered.filter(move |(index, _)| *index < count)
     }
 
-    /// Takes the choice with index 0, or the first one if the vendor numbers them otherwise.
-    fn take_choice(&mut self) -> Option<DocumentChoice<'a>> {
-        let choices = self.choices.as_mut().filter(|choices| !choices.is_empty())?;
-        let first = choices.iter().position(DocumentChoice::is_first).unwrap_or(0);
-        Some(choices.swap_remove(first))
+    /// Takes the choices with an index below `count`, in the order of their indexes. If there is none, it takes the first
+    /// one, because some vendors number a single choice from 1.
+    fn take_choices(&mut self, count: u64) -> Vec<(u64, DocumentChoice<'a>)> {
+        let mut all = self.choices.take().unwrap_or_default();
+        if !all.iter().any(|choice| choice.index().is_some_and(|index| index < count)) {
+            all.truncate(1);
+            return all.into_iter().map(|choice| (0, choice)).collect();
+        }
+        let numbered = all.into_iter().filter_map(|choice| Some((choice.index()?, choice)));
+        let mut taken: Vec<_> = numbered.filter(|(index, _)| *index < count).collect();
+        taken.sort_by_key(|(index, _)| *index);
+        taken.dedup_by_key(|(index, _)| *index);
+        taken
     }
 
     /// Returns its text with the member that contains it, if a chunk contains nothing else.
@@ -176,14 +184,35 @@ impl<'a> ChatDocument<'a> {
         let [choice] = self.choices.as_deref()? else { return None };
         let ends =
             [self.usage, self.x_groq, self.error, choice.usage, choice.finish_reason, choice.stop_reason];
-        let alone = choice.is_first() && ends.iter().all(Option::is_none);
+        let alone = choice.is_first() && choice.logprobs.is_none() && ends.iter().all(Option::is_none);
         choice.delta.as_ref().filter(|_| alone)?.only_text()
     }
 }
 
 impl<'a> DocumentChoice<'a> {
+    /// Returns its index: 0 if it is absent, `None` if it is no whole number.
+    fn index(&self) -> Option<u64> {
+        let Some(index) = self.index.map(RawValue::get) else { return Some(0) };
+        index.trim_matches('"').trim_end_matches(".0").parse().ok()
+    }
+
     fn is_first(&self) -> bool {
-        self.index.is_none_or(|index| matches!(index.get(), "0" | "0.0" | "\"0\""))
+        self.index() == Some(0)
+    }
+
+    /// Reads the choice of a whole completion.
+    fn whole(&self, index: u64) -> Result<ChatChoice<'a>, BadAnswer> {
+        if let Some(failure) = self.failure() {
+            return Err(BadAnswer::Error(failure));
+        }
+        let message = self.message().ok_or(BadAnswer::Invalid("its choice has no message"))?;
+        Ok(ChatChoice {
+            index,
+            finish_reason: Cow::Borrowed(self.finish_reason()),
+            stop: self.stop(),
+            logprobs: self.logprobs(),
+            ..ChatChoice::of(message)
+        })
     }
 
     /// Returns the `finish_reason`, or an empty text if it is absent.
@@ -218,6 +247,11 @@ impl<'a> DocumentChoice<'a> {
     /// Returns the stop sequence that was reached, if the vendor reports it.
     pub(super) fn stop(&self) -> Option<String> {
         json::unescape(inside_quotes(self.stop_reason?)?.as_bytes())
+    }
+
+    /// Returns the log probabilities of its tokens.
+    pub(super) fn logprobs(&self) -> Vec<ChosenToken> {
+        read_logprobs(self.logprobs)
     }
 
     /// Returns the delta or message.

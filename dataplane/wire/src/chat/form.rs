@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use bytes::BufMut;
 
+use super::logprobs::write_logprobs;
 use super::{ChatCall, ChatChoice, ChatCompletion, ClientUsage, OutputMedia, ThinkingBlock, escape};
 use crate::finish_word::finish;
 use crate::json::{JsonWriter, quote};
@@ -119,7 +120,11 @@ impl ChatChoice<'_> {
         if let Some(signature) = &self.signature {
             json.raw(signed(&quote(signature)).as_bytes());
         }
-        json.end_object().name("logprobs").raw(b"null");
+        json.end_object().name("logprobs");
+        match self.logprobs.as_slice() {
+            [] => drop(json.raw(b"null")),
+            tokens => write_logprobs(tokens, json),
+        }
         let reason = if functions { in_old_words(&self.finish_reason) } else { &self.finish_reason };
         json.name("finish_reason").escaped(reason).end_object();
     }

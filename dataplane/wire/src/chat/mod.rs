@@ -10,6 +10,7 @@ mod document;
 mod failed;
 mod findings;
 mod form;
+mod logprobs;
 mod media;
 mod prefilter;
 pub(crate) mod request;
@@ -29,6 +30,7 @@ pub(crate) use delta::{
 pub(crate) use document::read_completion;
 pub(crate) use failed::{ChoiceEnd, end_answer, end_choice, end_with_usage};
 pub(crate) use form::ChatForm;
+pub(crate) use logprobs::{ChosenToken, TokenLogprob};
 pub(crate) use media::OutputMedia;
 pub(crate) use response::{ChatAnswerScan, has_choice, whole_answer, with_names};
 pub(crate) use source::{ChatEvents, ChatSource, ChatStream, SseSource};

@@ -37,6 +37,8 @@ pub(crate) struct GeminiCandidate<'a> {
     #[serde(borrow)]
     pub(crate) finish_message: Option<BorrowedText<'a>>,
     #[serde(borrow)]
+    pub(crate) logprobs_result: Option<&'a RawValue>,
+    #[serde(borrow)]
     grounding_metadata: Option<&'a RawValue>,
 }
 
@@ -161,7 +163,8 @@ impl<'a> GeminiCandidate<'a> {
         let [part] = self.content.as_ref()?.parts.as_deref()? else { return None };
         let is_text =
             part.function_call.is_none() && part.thought_signature.is_none() && part.inline_data.is_none();
-        let alone = self.finish_reason.is_none() && self.grounding_metadata.is_none();
+        let others = [self.grounding_metadata, self.logprobs_result];
+        let alone = self.finish_reason.is_none() && others.iter().all(Option::is_none);
         (is_text && alone).then_some(part)
     }
 }

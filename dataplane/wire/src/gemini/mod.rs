@@ -4,6 +4,7 @@ mod answer;
 mod collect;
 mod facts;
 mod judge;
+mod logprobs;
 mod usage;
 
 use crate::envelope::google_frame;
@@ -14,6 +15,7 @@ use crate::stream::{AnswerStream, StreamOptions};
 pub(crate) use answer::{FunctionCall, GeminiAnswer, GeminiBlob, GeminiCandidate, GeminiPart, usage_in};
 pub(crate) use collect::collect;
 pub(crate) use facts::GeminiAnswerScan;
+pub(crate) use logprobs::{read_logprobs, write_logprobs};
 pub(crate) use usage::GeminiUsage;
 
 /// Returns the relay of a native stream to the client.

@@ -71,6 +71,13 @@ impl JsonWriter {
         self
     }
 
+    /// Writes a number; null if it is not finite.
+    pub fn float(&mut self, number: f64) -> &mut Self {
+        self.comma();
+        let _ = serde_json::to_writer(&mut self.out, &number);
+        self
+    }
+
     /// Writes a value that is already JSON.
     pub fn raw(&mut self, json: &[u8]) -> &mut Self {
         self.comma();

@@ -9,7 +9,9 @@ use crate::chat::{
 };
 use crate::envelope::StreamError;
 use crate::finish_word::in_chat_words;
-use crate::gemini::{FunctionCall, GeminiAnswer, GeminiBlob, GeminiCandidate, GeminiPart, GeminiUsage};
+use crate::gemini::{
+    FunctionCall, GeminiAnswer, GeminiBlob, GeminiCandidate, GeminiPart, GeminiUsage, read_logprobs,
+};
 use crate::json::BorrowedText;
 
 /// Reads the answers to one request.
@@ -58,7 +60,8 @@ impl GeminiTarget {
             return Err(BadAnswer::Error(failure));
         }
         let index = candidate.index.unwrap_or_else(|| position.try_into().unwrap_or(u64::MAX));
-        let mut choice = ChatChoice { index, ..ChatChoice::default() };
+        let logprobs = read_logprobs(candidate.logprobs_result);
+        let mut choice = ChatChoice { index, logprobs, ..ChatChoice::default() };
         for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
             if let Some(call) = part.function_call {
                 choice.calls.push(chat_call(call, *calls, part.thought_signature, &self.calls));

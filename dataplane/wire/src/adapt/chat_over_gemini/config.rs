@@ -4,13 +4,13 @@ use shared::model_rules::{Effort, ModelRules, Thinking, ThinkingOff};
 
 use crate::adapt::adjusted::Adjusted;
 use crate::adapt::chat_client::{AnswerFormat, copy_stop, effort, format, output_limit};
-use crate::adapt::{Rejection, Traits};
-use crate::chat::request::ChatRequest;
+use crate::adapt::{Rejection, Traits, read};
+use crate::chat::request::{ChatRequest, OptionValue};
 use crate::json::JsonWriter;
 
 /// Request members and the target members to which their values are copied unchanged. If two rows have the same target
 /// member, the first one present takes precedence.
-const COPIED: [(&str, &str); 9] = [
+const COPIED: [(&str, &str); 11] = [
     ("temperature", "temperature"),
     ("top_p", "topP"),
     ("top_k", "topK"),
@@ -18,6 +18,8 @@ const COPIED: [(&str, &str); 9] = [
     ("presence_penalty", "presencePenalty"),
     ("frequency_penalty", "frequencyPenalty"),
     ("n", "candidateCount"),
+    ("logprobs", "responseLogprobs"),
+    ("top_logprobs", "logprobs"),
     ("max_completion_tokens", "maxOutputTokens"),
     ("max_tokens", "maxOutputTokens"),
 ];
@@ -33,7 +35,8 @@ pub(super) fn write_config(
     let limit = output_limit(request, target, adjusted);
     let limited = request.option("max_completion_tokens").is_some();
     for (name, theirs) in COPIED {
-        if let Some(value) = request.option(name).filter(|_| !(limited && name == "max_tokens")) {
+        let value = request.option(name).filter(|_| !(limited && name == "max_tokens"));
+        if let Some(value) = value.filter(|value| !asks_for_none(name, *value)) {
             match limit.filter(|_| theirs == "maxOutputTokens") {
                 Some(limit) => drop(config.name(theirs).number(limit)),
                 None => value.write(config.name(theirs)),
@@ -50,6 +53,12 @@ pub(super) fn write_config(
         json.name("generationConfig").object().bytes(&config).end_object();
     }
     Ok(())
+}
+
+/// True if the value asks for no log probabilities, as their absence does. The target may reject a number of 0.
+fn asks_for_none(name: &str, value: OptionValue<'_, '_>) -> bool {
+    let is_logprobs = matches!(name, "logprobs" | "top_logprobs");
+    is_logprobs && value.tree().is_some_and(|value| read::asks_for_nothing(name, value))
 }
 
 fn write_format(

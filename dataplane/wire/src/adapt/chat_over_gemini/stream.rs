@@ -15,7 +15,7 @@ use crate::chat::{
 };
 use crate::envelope::StreamError;
 use crate::finish_word::{failed_end, in_chat_words};
-use crate::gemini::{GeminiAnswer, GeminiBlob, GeminiCandidate, GeminiUsage};
+use crate::gemini::{GeminiAnswer, GeminiBlob, GeminiCandidate, GeminiUsage, read_logprobs};
 use crate::json::mend_surrogates;
 use crate::passthrough::{Alike, Varying};
 
@@ -146,6 +146,10 @@ impl GeminiReader {
             sink.fail(&StreamError::unreadable_stream("it has more candidates than requested"));
             return;
         };
+        let tokens = read_logprobs(candidate.logprobs_result);
+        if !tokens.is_empty() {
+            sink.delta(index, ChatDelta::Logprobs(&tokens));
+        }
         for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
             if let Some(call) = part.function_call {
                 let call = chat_call(call, self.calls, part.thought_signature, &self.identity);

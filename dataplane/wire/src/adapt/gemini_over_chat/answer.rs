@@ -1,6 +1,6 @@
 //! Writes a complete chat answer as a Gemini answer.
 
-use super::frame::{self, CandidateEnd};
+use super::frame::{self, Average, CandidateEnd};
 use super::signature;
 use super::stream::GeminiSink;
 use crate::adapt::through_chat::ChatClient;
@@ -83,7 +83,13 @@ impl GeminiForm {
             has_refusal: !choice.refusal.is_empty(),
             is_malformed: calls.is_none(),
         };
-        frame::end_candidate(choice.index, Some(end), json);
+        frame::end_candidate(
+            choice.index,
+            Some(end),
+            Average::of(&choice.logprobs).value(),
+            &choice.logprobs,
+            json,
+        );
     }
 }
 

@@ -3,7 +3,8 @@
 use shared::usage::{Finish, TokenCounts};
 
 use super::answer::GeminiForm;
-use crate::chat::{AnswerText, ChatCall, OutputMedia};
+use crate::chat::{AnswerText, ChatCall, ChosenToken, OutputMedia};
+use crate::gemini::write_logprobs;
 use crate::json::{self, JsonWriter};
 
 /// The reason and the message of an answer whose call cannot be written. Gemini CLI then asks again.
@@ -46,8 +47,39 @@ pub(super) fn begin_candidate(json: &mut JsonWriter) {
     json.object().name("content").object().name("parts").list();
 }
 
-/// Ends a candidate, after its parts.
-pub(super) fn end_candidate(index: u64, end: Option<CandidateEnd>, json: &mut JsonWriter) {
+/// The sum of the log probabilities of a candidate's tokens so far, and their number.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Average {
+    sum: f64,
+    tokens: u32,
+}
+
+impl Average {
+    pub(super) fn of(tokens: &[ChosenToken]) -> Self {
+        let mut average = Self::default();
+        average.add(tokens);
+        average
+    }
+
+    pub(super) fn add(&mut self, tokens: &[ChosenToken]) {
+        self.sum += tokens.iter().map(|chosen| chosen.token.logprob).sum::<f64>();
+        self.tokens = self.tokens.saturating_add(tokens.len().try_into().unwrap_or(u32::MAX));
+    }
+
+    /// Returns the average, `None` if there are no tokens.
+    pub(super) fn value(self) -> Option<f64> {
+        (self.tokens > 0).then(|| self.sum / f64::from(self.tokens))
+    }
+}
+
+/// Ends a candidate, after its parts. `average` is that of its log probabilities; `tokens` are those of its parts.
+pub(super) fn end_candidate(
+    index: u64,
+    end: Option<CandidateEnd>,
+    average: Option<f64>,
+    tokens: &[ChosenToken],
+    json: &mut JsonWriter,
+) {
     json.end_list().name("role").text("model").end_object();
     if let Some(end) = end {
         json.name("finishReason").text(end.word());
@@ -55,6 +87,12 @@ pub(super) fn end_candidate(index: u64, end: Option<CandidateEnd>, json: &mut Js
     json.name("index").number(index);
     if end.is_some_and(|end| end.is_malformed) {
         json.name("finishMessage").text(MALFORMED_WORDS);
+    }
+    if let Some(average) = average {
+        json.name("avgLogprobs").float(average);
+    }
+    if !tokens.is_empty() {
+        write_logprobs(tokens, json);
     }
     json.end_object();
 }

@@ -98,9 +98,12 @@ pub(super) static LOSSES: &[Loss] = &[
         "generationConfig.stopSequences",
         "`stop`; rejected if there are more than the target accepts (OpenAI: 4)",
     ),
-    rejected("generationConfig.candidateCount", "asks for several candidates; adapted answers have one."),
-    rejected("generationConfig.responseLogprobs", "asks for log probabilities, which adapted answers lack."),
-    rejected("generationConfig.logprobs", "asks for log probabilities, which adapted answers lack."),
+    mapped("generationConfig.candidateCount", "`n`; each choice of the answer is a candidate"),
+    mapped(
+        "generationConfig.responseLogprobs",
+        "`logprobs`; the answer has `logprobsResult` and `avgLogprobs`, without the IDs of tokens",
+    ),
+    mapped("generationConfig.logprobs", "`top_logprobs`; rejected without `responseLogprobs`"),
     mapped("generationConfig.responseMimeType", "`response_format` for JSON; `text/x.enum` is rejected"),
     mapped(
         "generationConfig.responseSchema",

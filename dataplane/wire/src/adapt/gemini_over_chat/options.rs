@@ -21,9 +21,7 @@ pub(super) fn options<'t, 'i>(
     if let Some(config) = member(request, CONFIG) {
         let config = read::object(config, || CONFIG.to_owned())?;
         for (name, value) in read::members(&config) {
-            if name != "candidateCount" || value.as_u64() != Some(1) {
-                check(&format!("{CONFIG}.{name}"), value)?;
-            }
+            check(&format!("{CONFIG}.{name}"), value)?;
         }
         sampling(builder, &config)?;
         format(builder, &config)?;
@@ -50,6 +48,10 @@ pub(super) fn wants_thoughts(request: &Object<'_, '_>) -> bool {
 fn sampling<'t, 'i>(builder: &mut ChatBuilder<'t, 'i>, config: &Object<'t, 'i>) -> Result<(), Rejection> {
     let config_path = MemberPath::top(CONFIG);
     let target = builder.target;
+    let wants_logprobs = member(config, "responseLogprobs").filter(|wanted| wanted.as_bool() == Some(true));
+    if let Some(wanted) = wants_logprobs {
+        builder.request.options.push(("logprobs", OptionValue::Tree(wanted)));
+    }
     for (theirs, name) in [
         ("temperature", "temperature"),
         ("topP", "top_p"),
@@ -58,9 +60,17 @@ fn sampling<'t, 'i>(builder: &mut ChatBuilder<'t, 'i>, config: &Object<'t, 'i>) 
         ("frequencyPenalty", "frequency_penalty"),
         ("maxOutputTokens", target.output_limit_field),
         ("topK", "top_k"),
+        ("candidateCount", "n"),
+        ("logprobs", "top_logprobs"),
     ] {
         let Some(value) = member(config, theirs) else { continue };
+        if theirs == "candidateCount" && matches!(read::as_whole(value), Some(0 | 1)) {
+            continue;
+        }
         let path = config_path.member(theirs);
+        if theirs == "logprobs" && wants_logprobs.is_none() {
+            return Err(path.reject("requires 'responseLogprobs'."));
+        }
         if theirs == "topK" && !target.top_k {
             if read::as_whole(value).is_some_and(|most| most >= TOP_K_USUAL) {
                 continue;

@@ -9,11 +9,11 @@ use bytes::Bytes;
 use shared::usage::TokenCounts;
 
 use super::answer::GeminiForm;
-use super::frame::{self, CandidateEnd};
+use super::frame::{self, Average, CandidateEnd};
 use super::signature;
 use crate::chat::{
-    AnswerText, ChatCall, ChatCallDelta, ChatDelta, ChatSink, ChatTextKind, ClientUsage, OutputMedia,
-    ThinkingPart,
+    AnswerText, ChatCall, ChatCallDelta, ChatDelta, ChatSink, ChatTextKind, ChosenToken, ClientUsage,
+    OutputMedia, ThinkingPart,
 };
 use crate::envelope::{StreamError, google_frame, google_stream_error, google_trouble};
 use crate::finish_word::finish;
@@ -38,6 +38,9 @@ pub(super) struct GeminiSink {
 struct StreamedCandidate {
     end: CandidateEnd,
     calls: Vec<BufferedCall>,
+    /// The log probabilities of the text that follows.
+    logprobs: Vec<ChosenToken>,
+    average: Average,
 }
 
 /// A call, its texts still escaped.
@@ -101,7 +104,8 @@ impl ChatSink for GeminiSink {
         for (index, candidate) in &candidates {
             frame::begin_candidate(&mut json);
             frame::text_part("", false, None, &mut json);
-            frame::end_candidate(*index, Some(candidate.end), &mut json);
+            let (average, tokens) = (candidate.average.value(), &candidate.logprobs);
+            frame::end_candidate(*index, Some(candidate.end), average, tokens, &mut json);
         }
         json.end_list();
         frame::end(&self.form, Some(self.usage.unwrap_or_default()), &mut json);
@@ -179,13 +183,19 @@ impl GeminiSink {
                 let signature = signature.plain();
                 self.part(choice, |json| frame::text_part("", false, Some(&signature), json));
             }
+            ChatDelta::Logprobs(tokens) => self.logprobs(choice, tokens),
         }
         Ok(())
     }
 
     /// Writes a text, unless it is a thought that the client does not want.
     fn text(&mut self, choice: u64, escaped: &str, is_thought: bool) {
-        if escaped.is_empty() || is_thought && !self.form.wants_thoughts {
+        if escaped.is_empty() {
+            return;
+        }
+        if is_thought && !self.form.wants_thoughts {
+            // Its tokens would belong to a text that the client does not see.
+            self.candidates.entry(choice).or_default().logprobs.clear();
             return;
         }
         self.part(choice, |json| frame::text_part(escaped, is_thought, None, json));
@@ -197,6 +207,16 @@ impl GeminiSink {
         self.part(choice, |json| frame::media_part(media, json));
         self.state.content = true;
         self.state.add_text(0);
+    }
+
+    /// Keeps the log probabilities of the text that follows. Those that no text has followed get a frame of their own.
+    fn logprobs(&mut self, choice: u64, tokens: &[ChosenToken]) {
+        if self.candidates.get(&choice).is_some_and(|candidate| !candidate.logprobs.is_empty()) {
+            self.part(choice, |json| frame::text_part("", false, None, json));
+        }
+        if let Some(candidate) = self.candidates.get_mut(&choice) {
+            candidate.logprobs = tokens.to_vec();
+        }
     }
 
     /// Adds a fragment of a call.
@@ -255,7 +275,8 @@ impl GeminiSink {
         json.object().name("candidates").list();
         frame::begin_candidate(&mut json);
         write(&mut json);
-        frame::end_candidate(choice, None, &mut json);
+        let tokens = self.candidates.get_mut(&choice).map(StreamedCandidate::take_logprobs);
+        frame::end_candidate(choice, None, None, &tokens.unwrap_or_default(), &mut json);
         json.end_list();
         frame::end(&self.form, None, &mut json);
         self.write(json);
@@ -267,6 +288,13 @@ impl GeminiSink {
 }
 
 impl StreamedCandidate {
+    /// Takes the log probabilities of the text that is written now.
+    fn take_logprobs(&mut self) -> Vec<ChosenToken> {
+        let tokens = std::mem::take(&mut self.logprobs);
+        self.average.add(&tokens);
+        tokens
+    }
+
     /// Returns the position of the call that a fragment belongs to; the number of calls for a new one. Some vendors send no
     /// index, or the same one for every call: a different ID begins a new call, and so does a name without index and ID.
     fn find(&self, piece: &ChatCallDelta<'_>) -> usize {

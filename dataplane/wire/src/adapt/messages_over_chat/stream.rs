@@ -183,7 +183,7 @@ impl MessagesSink {
                 let gap = if self.out.open() == Some(OpenBlock::Text) { r"\n\n" } else { "" };
                 self.text(&[gap, &mark].concat())
             }
-            ChatDelta::Signature(_) => Ok(()),
+            ChatDelta::Signature(_) | ChatDelta::Logprobs(_) => Ok(()),
         }
     }
 

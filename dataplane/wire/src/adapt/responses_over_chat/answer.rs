@@ -185,6 +185,7 @@ impl ResponsesSink {
                 self.seen(0);
             }
             ChatDelta::Signature(signature) => self.output.signature(&signature.plain())?,
+            ChatDelta::Logprobs(_) => {}
         }
         Ok(())
     }

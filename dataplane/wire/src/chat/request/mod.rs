@@ -124,6 +124,12 @@ impl<'t, 'i> ChatRequest<'t, 'i> {
         }
     }
 
+    /// Returns the number of choices that the answer is to have.
+    pub(crate) fn choices(&self) -> u64 {
+        let wanted = self.tree("n").and_then(read::as_whole);
+        wanted.unwrap_or(1).max(1)
+    }
+
     /// True if the answer is to be a stream.
     pub(crate) fn is_stream(&self) -> bool {
         self.option("stream").is_some_and(|stream| stream.as_bool() == Some(true))
