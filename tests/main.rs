@@ -26,6 +26,7 @@ mod bounds;
 mod cache_marks;
 mod cancel;
 mod capture;
+mod carried_reasoning;
 mod catalog;
 mod cheapest;
 mod circuits;

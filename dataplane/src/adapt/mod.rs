@@ -467,6 +467,7 @@ fn traits(target: &Target) -> Traits<'_> {
     let rules = &target.model.rules;
     let plain = Traits::of(target.model.id.as_str());
     Traits {
+        provider: target.provider.id.as_str(),
         rules,
         reasoning: target
             .model

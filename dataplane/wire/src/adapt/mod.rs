@@ -8,6 +8,7 @@
 mod adjusted;
 mod batch_models;
 mod call_id;
+mod carried_reasoning;
 mod chat_client;
 mod chat_over_bedrock;
 mod chat_over_gemini;
@@ -147,6 +148,8 @@ pub struct Asking<'a> {
 pub struct Traits<'a> {
     /// The model's name at the target.
     pub model: &'a str,
+    /// The provider instance, as its configuration names it.
+    pub provider: &'a str,
     /// The rules of the model, as far as they are known.
     pub rules: &'a ModelRules,
     /// True if the model reasons on request.
@@ -200,6 +203,7 @@ impl<'a> Traits<'a> {
     pub fn of(model: &'a str) -> Self {
         Self {
             model,
+            provider: "",
             rules: &ModelRules::UNKNOWN,
             reasoning: false,
             output_limit_field: "max_tokens",

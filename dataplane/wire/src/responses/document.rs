@@ -96,6 +96,8 @@ pub(crate) struct ResponseItem<'a> {
     #[serde(borrow)]
     summary: Option<&'a RawValue>,
     #[serde(borrow)]
+    encrypted_content: Option<&'a RawValue>,
+    #[serde(borrow)]
     action: Option<&'a RawValue>,
     #[serde(borrow)]
     result: Option<&'a RawValue>,
@@ -249,6 +251,16 @@ impl<'a> ResponseItem<'a> {
     }
 
     /// Returns the id by which results refer to the call.
+    /// Returns its ID, or an empty text.
+    pub(crate) fn id(&self) -> &'a str {
+        bare(self.id)
+    }
+
+    /// Returns the encrypted content of reasoning, or an empty text. It is base64 and needs no escapes.
+    pub(crate) fn encrypted_content(&self) -> &'a str {
+        bare(self.encrypted_content)
+    }
+
     pub(crate) fn call_id(&self) -> &'a str {
         let id = bare(self.call_id);
         if id.is_empty() { bare(self.id) } else { id }

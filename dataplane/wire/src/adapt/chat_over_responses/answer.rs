@@ -2,6 +2,7 @@
 
 use super::stream::{ResponseReader, failure, for_client};
 use crate::adapt::BadAnswer;
+use crate::adapt::carried_reasoning::{EncryptedReasoning, carry};
 use crate::adapt::through_chat::ChatTarget;
 use crate::adapt::tool_names::ToolNames;
 use crate::chat::{ChatCall, ChatChoice, ChatCompletion, ChatSource, ChoiceEnd, SseSource};
@@ -13,6 +14,8 @@ use crate::responses::document::{ItemKind, Response, ResponseItem};
 pub(super) struct ResponsesTarget {
     /// Maps the target's tool names back to the client's.
     pub(super) names: ToolNames,
+    /// The name of the target in the reasoning that the client carries; `None` if it carries none.
+    pub(super) origin: Option<String>,
 }
 
 impl ChatTarget for ResponsesTarget {
@@ -27,8 +30,8 @@ impl ChatTarget for ResponsesTarget {
             let error = StreamError::of_odd(body.as_bytes()).map(BadAnswer::Error);
             return Err(error.unwrap_or(BadAnswer::Invalid("it has no output")));
         }
-        let mut choice = ChatChoice::default();
-        response.items().for_each(|(_, item)| self.item(&item, &mut choice));
+        let (mut choice, mut signature) = (ChatChoice::default(), None);
+        response.items().for_each(|(_, item)| self.item(&item, &mut signature, &mut choice));
         let reason = response.finish_reason(!choice.calls.is_empty());
         if let Some(failure) = (ChoiceEnd { reason, ..ChoiceEnd::default() }).failure() {
             return Err(BadAnswer::Error(failure));
@@ -45,12 +48,13 @@ impl ChatTarget for ResponsesTarget {
     }
 
     fn source(&self) -> Box<dyn ChatSource> {
-        Box::new(SseSource::new(ResponseReader::new(self.names.clone())))
+        Box::new(SseSource::new(ResponseReader::new(self.names.clone(), self.origin.clone())))
     }
 }
 
 impl ResponsesTarget {
-    fn item<'a>(&self, item: &ResponseItem<'a>, choice: &mut ChatChoice<'a>) {
+    /// Adds an item to the choice. `signature` carries the reasoning before the next call.
+    fn item<'a>(&self, item: &ResponseItem<'a>, signature: &mut Option<String>, choice: &mut ChatChoice<'a>) {
         match item.kind() {
             ItemKind::Message => {
                 for part in item.content() {
@@ -65,16 +69,22 @@ impl ResponsesTarget {
                     }
                     choice.reasoning.push_str(thought);
                 }
+                *signature = self.origin.as_deref().and_then(|origin| signature_of(origin, item));
             }
             kind @ (ItemKind::Function | ItemKind::Custom) => choice.calls.push(ChatCall {
                 id: item.call_id().into(),
                 name: self.names.restore_escaped(item.name()),
                 input: item.input().into(),
                 custom: kind == ItemKind::Custom,
-                signature: None,
+                signature: signature.take().map(Into::into),
             }),
             ItemKind::Image => choice.media.extend(item.image()),
             ItemKind::Other => {}
         }
     }
+}
+
+/// Returns the signature with which a client carries this item of reasoning.
+pub(super) fn signature_of(origin: &str, item: &ResponseItem<'_>) -> Option<String> {
+    carry(origin, EncryptedReasoning { id: item.id(), encrypted: item.encrypted_content() })
 }

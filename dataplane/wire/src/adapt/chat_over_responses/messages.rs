@@ -3,6 +3,7 @@
 use super::losses::refuse;
 use crate::adapt::Rejection;
 use crate::adapt::call_id::call_id;
+use crate::adapt::carried_reasoning::{EncryptedReasoning, open};
 use crate::adapt::function_calls::FunctionCalls;
 use crate::adapt::path::MemberPath;
 use crate::adapt::tool_names::ToolNames;
@@ -14,10 +15,11 @@ use crate::json::JsonWriter;
 /// Writes the messages of `request` as a list of items.
 pub(super) fn write(
     request: &ChatRequest<'_, '_>,
+    origin: &str,
     names: &mut ToolNames,
     json: &mut JsonWriter,
 ) -> Result<(), Rejection> {
-    let mut items = Items { json, names, custom: Vec::new(), functions: FunctionCalls::default() };
+    let mut items = Items { json, origin, names, custom: Vec::new(), functions: FunctionCalls::default() };
     items.json.list();
     let path = messages_path();
     for (position, message) in request.messages.iter().enumerate() {
@@ -29,6 +31,8 @@ pub(super) fn write(
 
 struct Items<'o, 'a> {
     json: &'o mut JsonWriter,
+    /// The name of the target in carried reasoning.
+    origin: &'o str,
     names: &'o mut ToolNames,
     /// Ids of custom (free-text) tool calls, whose results are items of another type.
     custom: Vec<&'a str>,
@@ -119,12 +123,24 @@ impl<'a> Items<'_, 'a> {
         if call.kind == ToolKind::Custom {
             self.custom.push(id);
         }
+        if let Some(reasoning) = call.reasoning.and_then(|carried| open(self.origin, carried)) {
+            self.reasoning(reasoning);
+        }
         let text = call.input.text();
         let text = text.ok_or_else(|| path.member(kind).member(input).reject("must be a string."))?;
         let name = self.names.fit(&call.name);
         let json = self.json.object().name("type").text(item).name("call_id").text(&call_id(id, "call_"));
         json.name("name").text(&name).name(input).text(&text).end_object();
         Ok(())
+    }
+
+    /// Writes the reasoning before a call. Its summary is not needed.
+    fn reasoning(&mut self, EncryptedReasoning { id, encrypted }: EncryptedReasoning<'_>) {
+        let json = self.json.object().name("type").text("reasoning");
+        if !id.is_empty() {
+            json.name("id").text(id);
+        }
+        json.name("summary").list().end_list().name("encrypted_content").text(encrypted).end_object();
     }
 
     /// Writes a call in the legacy form.

@@ -28,7 +28,10 @@ pub(super) fn ask(request: &ChatRequest<'_, '_>, asking: &Asking<'_>) -> Result<
     write(request, asking.target, (&mut names, &mut adjusted), &mut json)?;
     Ok(AskedOfTarget {
         body: json.finish(),
-        target: Box::new(ResponsesTarget { names }),
+        target: Box::new(ResponsesTarget {
+            names,
+            origin: wants_encrypted(request, asking.target).then(|| origin(asking.target)),
+        }),
         form: form(asking, request),
         dropped: dropped(request, LOSSES),
         adjusted,
@@ -42,8 +45,11 @@ fn write(
     json: &mut JsonWriter,
 ) -> Result<(), Rejection> {
     json.object().name("model").text(target.model);
-    messages::write(request, names, json.name("input"))?;
+    messages::write(request, &origin(target), names, json.name("input"))?;
     json.name("store").raw(b"false");
+    if wants_encrypted(request, target) {
+        json.name("include").list().text("reasoning.encrypted_content").end_list();
+    }
     let given = OUTPUT_LIMITS.into_iter().find_map(|name| request.tree(name));
     match (output_limit(request, target, adjusted), given) {
         (Some(limit), _) => drop(json.name("max_output_tokens").number(limit.max(OUTPUT_TOKENS_MIN))),
@@ -75,6 +81,17 @@ fn write(
     }
     json.end_object();
     Ok(())
+}
+
+/// True if the answer is to contain its encrypted reasoning, which the client sends back. Models that do not reason refuse
+/// to encrypt it.
+fn wants_encrypted(request: &ChatRequest<'_, '_>, target: &Traits<'_>) -> bool {
+    request.carries_reasoning && target.reasoning && request.tools.offers_any()
+}
+
+/// Returns the name of the target in carried reasoning.
+fn origin(target: &Traits<'_>) -> String {
+    [target.provider, "/", target.model].concat()
 }
 
 /// Returns the effort as a word that the model knows.

@@ -2,6 +2,7 @@
 
 use shared::usage::TokenCounts;
 
+use super::answer::signature_of;
 use crate::adapt::tool_names::ToolNames;
 use crate::chat::{
     AnswerText, ChatCallDelta, ChatDelta, ChatEvents, ChatSink, ChatTextKind, ChoiceEnd, ClientUsage,
@@ -16,6 +17,10 @@ use crate::sse::lossy_text;
 #[derive(Debug)]
 pub(super) struct ResponseReader {
     names: ToolNames,
+    /// The name of the target in the reasoning that the client carries; `None` if it carries none.
+    origin: Option<String>,
+    /// Carries the reasoning before the next call.
+    signature: Option<String>,
     begun: bool,
     /// Recognises events that differ only in their delta.
     alike: Alike<ResponseDeltaTarget>,
@@ -83,9 +88,11 @@ fn is_terminal(kind: &str) -> bool {
 }
 
 impl ResponseReader {
-    pub(super) fn new(names: ToolNames) -> Self {
+    pub(super) fn new(names: ToolNames, origin: Option<String>) -> Self {
         Self {
             names,
+            origin,
+            signature: None,
             begun: false,
             alike: Alike::new(Varying::PaddingAndNumber),
             calls: Vec::new(),
@@ -229,6 +236,7 @@ impl ResponseReader {
                 id: AnswerText::Escaped(item.call_id()),
                 name: AnswerText::Escaped(&self.names.restore_escaped(item.name())),
                 custom,
+                signature: self.signature.take().map(Into::into),
                 ..ChatCallDelta::default()
             }),
         );
@@ -276,7 +284,10 @@ impl ResponseReader {
                     sink.delta(0, ChatDelta::Media(image));
                 }
             }
-            ItemKind::Reasoning | ItemKind::Other => {}
+            ItemKind::Reasoning => {
+                self.signature = self.origin.as_deref().and_then(|origin| signature_of(origin, item));
+            }
+            ItemKind::Other => {}
         }
         Ok(())
     }

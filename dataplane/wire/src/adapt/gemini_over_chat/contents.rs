@@ -138,6 +138,7 @@ fn model<'t, 'i>(
                 name: builder.names.fit(name),
                 input: member(&call, "args").map_or(CallInput::Absent, CallInput::Object),
                 signature: own.map(Cow::Borrowed),
+                reasoning: member_text(&part, signature::ENCRYPTED),
                 cache: None,
             });
         } else if let Some(words) = member_text(&part, "text") {
@@ -197,12 +198,13 @@ fn output_of<'i>(part: &Object<'_, 'i>) -> Option<&'i str> {
 }
 
 /// The members of a part that describe another one.
-const NOTES: [&str; 14] = [
+const NOTES: [&str; 15] = [
     "text",
     "thought",
     "thoughtSignature",
     signature::CLAUDE,
     signature::REDACTED,
+    signature::ENCRYPTED,
     "videoMetadata",
     "mediaResolution",
     "mediaProcessing",

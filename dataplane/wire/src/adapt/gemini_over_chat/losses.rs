@@ -23,7 +23,8 @@ pub(super) static LOSSES: &[Loss] = &[
     ),
     hint(
         "contents.*.parts.*.thoughtSignature",
-        "dropped, except at Gemini's models behind chat; the signature of a thought of Claude goes back to Claude",
+        "dropped, except at Gemini's models behind chat; the signature of a thought of Claude goes back to Claude, and \
+         the encrypted reasoning of a Responses target, on the call after it, to that target",
     ),
     mapped(
         "contents.*.parts.*.inlineData",

@@ -90,6 +90,7 @@ fn member(
             Some(Carried::Own(signature)) => drop(json.quoted_name(name).text(&signature)),
             Some(Carried::Claude(signature)) => drop(json.name(signature::CLAUDE).text(&signature)),
             Some(Carried::Redacted(data)) => drop(json.name(signature::REDACTED).text(&data)),
+            Some(Carried::Encrypted(reasoning)) => drop(json.name(signature::ENCRYPTED).text(&reasoning)),
             Some(Carried::Nothing) | None => {}
         },
         // Google also takes one element in place of a list.

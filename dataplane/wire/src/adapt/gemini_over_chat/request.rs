@@ -26,6 +26,7 @@ pub(super) fn ask<'t, 'i>(body: Tree<'t, 'i>, asking: &Asking<'i>) -> Result<Ask
     let dropped = unknown(read::members(&request).map(|(name, _)| name), LOSSES);
     let mut chat = builder.request;
     chat.keeps_thoughts = client.wants_thoughts;
+    chat.carries_reasoning = true;
     Ok(AskedInChat { request: chat, client, dropped })
 }
 

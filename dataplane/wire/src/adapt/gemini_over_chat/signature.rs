@@ -1,5 +1,5 @@
 //! Signatures of thoughts. A Gemini client sends `thoughtSignature` back on the part where it stood, so it also carries the
-//! signed thoughts of Claude, which only Claude can read.
+//! signed thoughts of Claude and the encrypted reasoning of Responses targets, which only their authors can read.
 
 use std::borrow::Cow;
 
@@ -7,12 +7,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::normal::standard;
+use crate::adapt::carried_reasoning::{self, MARK};
 
 /// The members of the normal form that hold what a signature carries.
 pub(super) const CLAUDE: &str = "claudeSignature";
 pub(super) const REDACTED: &str = "claudeRedacted";
-/// The start of a signature that carries something, and the kinds.
-const MARK: &str = "llmgw1:";
+pub(super) const ENCRYPTED: &str = "encryptedReasoning";
+/// What follows the mark, for each kind of thought of Claude.
 const SIGNED: &str = "signed:";
 const HIDDEN: &str = "hidden:";
 /// Clients write this in place of a signature that they lack.
@@ -26,6 +27,8 @@ pub(super) enum Carried<'a> {
     Claude(String),
     /// A thought of Claude that is hidden.
     Redacted(String),
+    /// The encrypted reasoning of a Responses target.
+    Encrypted(String),
     /// No signature.
     Nothing,
 }
@@ -41,7 +44,10 @@ pub(super) fn read(signature: &str) -> Carried<'_> {
     match carried.map(|carried| (carried.strip_prefix(SIGNED), carried.strip_prefix(HIDDEN))) {
         Some((Some(signature), _)) => Carried::Claude(signature.to_owned()),
         Some((None, Some(data))) => Carried::Redacted(data.to_owned()),
-        Some((None, None)) => Carried::Nothing,
+        Some((None, None)) => {
+            let reasoning = carried.and_then(carried_reasoning::carried);
+            reasoning.map_or(Carried::Nothing, |reasoning| Carried::Encrypted(reasoning.to_owned()))
+        }
         None => Carried::Own(text),
     }
 }

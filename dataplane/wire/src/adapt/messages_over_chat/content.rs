@@ -205,7 +205,7 @@ fn tool_use<'t, 'i>(
         None => CallInput::Absent,
     };
     let signature = signature.filter(|_| builder.target.takes_signatures()).map(Cow::Owned);
-    Ok(RequestCall { id, kind: ToolKind::Function, name, input, signature, cache: None })
+    Ok(RequestCall { id, kind: ToolKind::Function, name, input, signature, reasoning: None, cache: None })
 }
 
 /// Returns the rejection of an unsupported block, with the reason from the table if it has a row for it.

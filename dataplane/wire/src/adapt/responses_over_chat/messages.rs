@@ -429,6 +429,7 @@ impl<'i> InputCall<'i> {
             },
             input,
             signature: signature.filter(|_| target.takes_signatures()).map(Cow::Owned),
+            reasoning: None,
             cache: None,
         }
     }

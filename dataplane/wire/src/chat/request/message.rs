@@ -67,6 +67,8 @@ pub(crate) struct RequestCall<'t, 'i> {
     pub(crate) input: CallInput<'t, 'i>,
     /// Gemini's signature of the thoughts that precede the call.
     pub(crate) signature: Option<Cow<'i, str>>,
+    /// The encrypted reasoning of a Responses target that precedes the call, as a client carried it.
+    pub(crate) reasoning: Option<&'i str>,
     pub(crate) cache: Option<CacheMark<'t, 'i>>,
 }
 
@@ -209,7 +211,7 @@ impl<'t, 'i> RequestCall<'t, 'i> {
         let name = read::needed_text(&function, "name", || path.to_string())?;
         let input = CallInput::of(read::member(&function, "arguments"));
         let (kind, name) = (ToolKind::Function, name.into());
-        Ok(Self { id, kind, name, input, signature: None, cache: None })
+        Ok(Self { id, kind, name, input, signature: None, reasoning: None, cache: None })
     }
 
     fn legacy(call: Tree<'t, 'i>, path: &MemberPath<'_>) -> Result<Self, Rejection> {
@@ -240,7 +242,7 @@ impl<'t, 'i> RequestCall<'t, 'i> {
                 let called = read::object(called, || path.to_string())?;
                 let name = read::needed_text(&called, "name", || path.to_string())?.into();
                 let input = CallInput::of(read::member(&called, "input"));
-                Self { id: Some(id), kind, name, input, signature: None, cache: None }
+                Self { id: Some(id), kind, name, input, signature: None, reasoning: None, cache: None }
             }
         };
         let signature = thought_signature(&members).map(Cow::Borrowed);
@@ -249,7 +251,7 @@ impl<'t, 'i> RequestCall<'t, 'i> {
 
     fn unknown(id: Cow<'i, str>) -> Self {
         let (kind, name, input) = (ToolKind::Unknown, Cow::Borrowed(""), CallInput::Absent);
-        Self { id: Some(id), kind, name, input, signature: None, cache: None }
+        Self { id: Some(id), kind, name, input, signature: None, reasoning: None, cache: None }
     }
 }
 

@@ -37,6 +37,8 @@ pub(crate) struct ChatRequest<'t, 'i> {
     /// True if the client keeps signed thoughts and sends them back, so that the answer is to contain them, although no member
     /// of the request says so.
     pub(crate) keeps_thoughts: bool,
+    /// True if the client sends the signature of a call back on that call, so that it can carry encrypted reasoning.
+    pub(crate) carries_reasoning: bool,
     /// All other top-level members except `model`, in document order.
     pub(crate) options: Vec<(&'i str, OptionValue<'t, 'i>)>,
 }
@@ -85,6 +87,7 @@ impl<'t, 'i> ChatRequest<'t, 'i> {
             format: ChatResponseFormat::read(request)?,
             include_usage: include_usage == Some(true),
             keeps_thoughts: false,
+            carries_reasoning: false,
             options,
         })
     }
