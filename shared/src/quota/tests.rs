@@ -458,3 +458,74 @@ fn only_one_hold_may_be_smaller_than_requested() {
         assert_eq!(counter.take(ask, NOON).unwrap().amount(), 10, "{period:?}");
     }
 }
+
+/// Returns a limit on cost of `limit` micro-dollars of which `used_nano_usd` are used at noon.
+fn spent(period: Period, limit: u64, used_nano_usd: u64) -> Arc<Quota> {
+    let counter = counter_on_wall_clock(period, NOON);
+    counter.add(NOON, used_nano_usd, NOON);
+    let of = Arc::into_inner(quota(Metric::CostMicroUsd, limit, true)).unwrap();
+    Arc::new(Quota { period: Some(period), counter: Arc::new(counter), ..of })
+}
+
+#[test]
+fn only_a_hard_limit_on_cost_caps_spending() {
+    for (metric, is_hard, is_cap) in [
+        (Metric::CostMicroUsd, true, true),
+        (Metric::CostMicroUsd, false, false),
+        (Metric::TotalTokens, true, false),
+        (Metric::Requests, true, false),
+    ] {
+        let quota = quota(metric, 10, is_hard);
+        assert_eq!(SpendCap::of(&quota, NOON).is_some(), is_cap, "{metric:?}, hard: {is_hard}");
+    }
+}
+
+#[test]
+fn a_cap_reports_the_used_share_and_rounds_against_the_caller() {
+    for (limit, used_nano_usd, used_micro_usd, percent) in [
+        (1_000, 0, 0, 0),
+        // A part of a micro-dollar counts as one.
+        (1_000, 1, 1, 0),
+        (1_000, 750_000, 750, 75),
+        // Percentages are rounded down: 74.9.
+        (1_000, 749_000, 749, 74),
+        (1_000, 949_999, 950, 95),
+        (1_000, 1_500_000, 1_500, 150),
+        // Nothing of a limit of nothing is left.
+        (0, 0, 0, 100),
+        (u64::MAX, 1_000, 1, 0),
+    ] {
+        let quota = spent(Period::Day, limit, used_nano_usd);
+        let cap = SpendCap::of(&quota, NOON).unwrap();
+        let seen = (cap.used_micro_usd, cap.used_percent());
+        assert_eq!(seen, (used_micro_usd, percent), "{used_nano_usd} of {limit}");
+    }
+}
+
+#[test]
+fn the_fullest_cap_is_that_of_the_largest_share_not_of_the_largest_amount() {
+    let (large, small) = (spent(Period::Month, 1_000_000, 500_000_000), spent(Period::Day, 100, 90_000));
+    let tokens = quota(Metric::TotalTokens, 1, true);
+    let all = [large, tokens, small];
+    let cap = SpendCap::fullest(all.iter(), NOON).unwrap();
+    assert_eq!((cap.used_micro_usd, cap.used_percent(), cap.quota.limit), (90, 90, 100));
+    assert!(SpendCap::fullest(all.iter().skip(1).take(1), NOON).is_none(), "no limit on cost");
+}
+
+#[test]
+fn a_cap_resets_at_the_end_of_its_period() {
+    // NOON is 12:00 on 21 November 2026, a Saturday.
+    for (period, at) in [
+        (Period::Minute, Some("2026-11-21T12:01:00Z")),
+        (Period::Hour, Some("2026-11-21T13:00:00Z")),
+        (Period::Day, Some("2026-11-22T00:00:00Z")),
+        (Period::Week, Some("2026-11-23T00:00:00Z")),
+        (Period::Month, Some("2026-12-01T00:00:00Z")),
+        (Period::Total, None),
+    ] {
+        let quota = spent(period, 10, 0);
+        let resets_at_ms = SpendCap::of(&quota, NOON).unwrap().resets_at_ms;
+        assert_eq!(resets_at_ms.map(SpendCap::utc).as_deref(), at, "{period:?}");
+    }
+    assert_eq!(SpendCap::utc(u64::MAX), "", "a time that no calendar has");
+}
