@@ -153,6 +153,23 @@ const media = {
     assert.equal((await last()).body.encoding_format, "base64");
   },
 
+  async stored_responses() {
+    const model = DIRECT ? "m" : "openai/m";
+    const made = await client.responses.create({ model, input: "scene:hello" });
+    assert.equal((await client.responses.retrieve(made.id)).output_text, HELLO);
+    const events = await collect(await client.responses.retrieve(made.id, { stream: true, starting_after: 0 }));
+    assert.deepEqual([events[0].sequence_number, events.at(-1).type], [1, "response.completed"]);
+    const items = await collect(client.responses.inputItems.list(made.id));
+    assert.deepEqual(items.map((item) => item.content[0].text), ["scene:hello"]);
+    assert.match((await rejection(OpenAI.BadRequestError, client.responses.cancel(made.id))).message, /background/);
+    await client.responses.delete(made.id);
+    await rejection(OpenAI.NotFoundError, client.responses.retrieve(made.id));
+    await rejection(OpenAI.NotFoundError, client.responses.delete(made.id));
+    assert.equal((await client.responses.inputTokens.count({ model, input: "scene:hello" })).input_tokens, 41);
+    const compacted = await client.responses.compact({ model, input: "scene:hello" });
+    assert.deepEqual(compacted.output.map((item) => item.type), ["message", "compaction"]);
+  },
+
   async gateway_images() {
     const ask = (model) => client.images.generate({ model, prompt: "eine Kätze 🐈", n: 1 });
     const made = {};

@@ -119,6 +119,67 @@ def what_only_a_native_target_can_is_refused_by_name(model):
     holds(error.param.startswith("tools"), f"param: {error.param}")
 
 
+@on(SUITE, NATIVE)
+def a_stored_response_is_read_listed_and_deleted(model):
+    question = [{"role": "user", "content": f"scene:hello {number}"} for number in range(3)]
+    made = client.responses.create(model=model, **{**ask(question), "store": True})
+    again = client.responses.retrieve(made.id)
+    equal((again.id, again.output_text, again.status), (made.id, HELLO, "completed"), "the stored response")
+    events = list(client.responses.retrieve(made.id, stream=True, starting_after=0))
+    equal((events[0].sequence_number, events[-1].type), (1, "response.completed"), "the stored stream")
+    equal("".join(event.delta for event in events if event.type == "response.output_text.delta"), HELLO, "its text")
+    # The SDK asks for the next pages by itself.
+    listed = [item.content[0].text if not isinstance(item.content, str) else item.content
+              for item in client.responses.input_items.list(made.id, limit=2, order="asc")]  # fmt: skip
+    equal(listed, [item["content"] for item in question], "its input")
+    error = raises(openai.BadRequestError, lambda: client.responses.cancel(made.id))
+    holds("background" in error.message, f"the vendor's reason: {error.message}")
+    client.responses.delete(made.id)
+    for call in (client.responses.retrieve, client.responses.cancel, client.responses.delete, client.responses.input_items.list):
+        raises(openai.NotFoundError, lambda call=call: call(made.id))
+
+
+@on(SUITE, NATIVE)
+def a_streamed_response_is_stored_too(model):
+    with client.responses.stream(model=model, input="scene:hello") as events:
+        made = events.get_final_response()
+    equal(client.responses.retrieve(made.id).output_text, HELLO, "the stored response")
+    client.responses.delete(made.id)
+
+
+@on(SUITE, {"gateway": "openai/m"}, gateway_only=True)
+def a_response_that_is_not_stored_is_unknown_by_its_id(model):
+    made = client.responses.create(model=model, **ask("scene:hello"))
+    raises(openai.NotFoundError, lambda: client.responses.retrieve(made.id))
+    raises(openai.NotFoundError, lambda: client.responses.retrieve("resp_of_nobody"))
+
+
+@on(SUITE, NATIVE)
+def input_tokens_are_counted_by_the_target(model):
+    equal(client.responses.input_tokens.count(model=model, input="scene:hello").input_tokens, 41, "the count")
+
+
+@on(SUITE, {"on_chat": "chat/m"}, gateway_only=True)
+def input_tokens_of_other_targets_are_estimated(model):
+    counted = client.responses.input_tokens.with_raw_response.count(model=model, input="scene:hello")
+    equal(counted.headers.get("x-llmgw-token-count"), "estimate", "the header")
+    holds(counted.parse().input_tokens > 0, "a count")
+
+
+@on(SUITE, NATIVE)
+def a_conversation_is_compacted_and_goes_on(model):
+    question = [{"role": "user", "content": "scene:hello"}, {"role": "assistant", "content": HELLO}]
+    compacted = client.responses.compact(model=model, input=question)
+    kinds = [item.type for item in compacted.output]
+    equal((kinds, compacted.usage.total_tokens), (["message", "compaction"], 29), "the compacted conversation")
+
+
+@on(SUITE, {"on_chat": "chat/m"}, gateway_only=True)
+def other_targets_cannot_compact(model):
+    error = raises(openai.BadRequestError, lambda: client.responses.compact(model=model, input="scene:hello"))
+    equal(error.code, "unsupported_parameter", "code")
+
+
 ERRORS = [
     (400, openai.BadRequestError), (429, openai.RateLimitError), (500, openai.InternalServerError),
     (529, openai.InternalServerError),

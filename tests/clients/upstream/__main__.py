@@ -11,7 +11,7 @@ import threading
 import time
 import urllib.parse
 
-from . import bedrock, chat, gemini, google, judging, media, messages, responses, sessions
+from . import bedrock, chat, gemini, google, judging, media, messages, responses, sessions, stored
 from .scenes import SCENES, Scene, Wrong, play
 
 CHAT, MEDIA = (
@@ -20,12 +20,12 @@ CHAT, MEDIA = (
 )
 RESPONSES, MESSAGES = {"/v1/responses": responses}, {"/v1/messages": messages}
 MOUNTS = {
-    "openai": ({**CHAT, **RESPONSES}, MEDIA, ("authorization", "Bearer sk-scripted-openai")),
+    "openai": ({**CHAT, **RESPONSES}, MEDIA | stored.POSTS, ("authorization", "Bearer sk-scripted-openai")),
     "anthropic": (MESSAGES, {"/v1/messages/count_tokens"}, ("x-api-key", "sk-scripted-anthropic")),
     "google": ({}, set(google.METHODS), ("x-goog-api-key", "AIza-scripted-google")),
     "bedrock": ({}, set(), ("authorization", "Bearer bedrock-scripted")),
     "chat": (CHAT, MEDIA, ("authorization", "Bearer sk-scripted-chat")),
-    "direct": ({**CHAT, **RESPONSES, **MESSAGES}, MEDIA | {"/v1/messages/count_tokens"}, None),
+    "direct": ({**CHAT, **RESPONSES, **MESSAGES}, MEDIA | stored.POSTS | {"/v1/messages/count_tokens"}, None),
 }
 SCENES["session"] = sessions.session
 COUNTING = threading.Lock()
@@ -50,7 +50,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.reply(200, json.dumps(sessions.ASKED.get(urllib.parse.unquote(self.path.partition("?")[2]), {})))
         if self.path == "/-/page":
             return self.reply(200, "<!doctype html><title>A page</title>", "text/html")
-        self.reply(404, json.dumps(chat.error(404, "There is nothing here.")))
+        self.serve_stored("GET")
+
+    def do_DELETE(self):
+        self.serve_stored("DELETE")
+
+    def serve_stored(self, method):
+        """Serves what is stored of Responses."""
+        mount, _, path = self.path.partition("?")[0].removeprefix("/").partition("/")
+        if mount not in ("openai", "direct") or not stored.found("/" + path):
+            return self.reply(404, json.dumps(chat.error(404, "There is nothing here.")))
+        key = MOUNTS[mount][2]
+        if key and self.headers.get(key[0]) != key[1]:
+            return self.refuse(responses, 401, f"The key in {key[0]} is not the script's.")
+        status, body = stored.serve(method, self.path)
+        if isinstance(body, list):
+            return self.stream(body, 0)
+        self.reply(status, json.dumps(body))
 
     def do_POST(self):
         raw = self.rfile.read(int(self.headers.get("content-length") or 0))
@@ -59,6 +75,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         mount, _, path = self.path.split("?")[0].removeprefix("/").partition("/")
         protocols, others, key = MOUNTS.get(mount, ({}, set(), None))
         path = "/" + path
+        if "/v1/responses" in protocols and stored.found(path):
+            return self.serve_stored("POST")
         call = BY_PATH[mount].method(path) if mount in BY_PATH else None
         protocol = BY_PATH[mount] if call else protocols.get(path, messages if mount == "anthropic" else chat)
         if not call and path not in protocols and path not in others:
@@ -94,6 +112,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.reply(200, json.dumps(media.embeddings(body)))
         if path == "/v1/images/generations":
             return self.reply(200, json.dumps(media.images(body)))
+        if path in stored.POSTS:
+            return self.reply(200, json.dumps(stored.count(body) if path.endswith("input_tokens") else stored.compact(body)))
         if path in google.METHODS:
             return self.reply(200, json.dumps(google.METHODS[path](body)))
         if path == "/v1/audio/speech":
@@ -109,6 +129,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         ask = protocol.read(body, call[1] in protocol.STREAMS, call[0]) if call else protocol.read(body)
         if protocol is messages:
             messages.check(ask)
+        if protocol is responses:
+            stored.made(ask)
         if sessions.note(ask, self.asked):
             judging.judge(ask, path)
         scene: Scene = play(ask)

@@ -96,11 +96,11 @@ def response(scene, ask, status="completed"):
     done = status == "completed"
     body = ask.body
     return {
-        "id": ID, "object": "response", "created_at": 1, "status": status, "model": body["model"], "error": None,
+        "id": ask.id or ID, "object": "response", "created_at": 1, "status": status, "model": body["model"], "error": None,
         "incomplete_details": None, "instructions": body.get("instructions"), "metadata": {}, "temperature": 1,
         "top_p": 1, "parallel_tool_calls": True, "tool_choice": body.get("tool_choice", "auto"),
         "tools": body.get("tools", []), "output": output(scene, ask) if done else [], "usage": USAGE if done else None,
-        "store": False,
+        "store": bool(ask.id),
     }  # fmt: skip
 
 

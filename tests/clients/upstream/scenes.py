@@ -38,6 +38,8 @@ class Ask:
     images: list = dataclasses.field(default_factory=list)
     schema: dict | None = None
     thoughts: list = dataclasses.field(default_factory=list)
+    # The ID of a stored answer.
+    id: str | None = None
 
     def scene(self):
         found = [match for text in self.texts for match in MARKER.finditer(text)]
