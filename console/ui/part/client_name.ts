@@ -9,6 +9,9 @@ const FAMILIES: [family: RegExp, name: string][] = [
   [/^anthropic\/js\b/i, "Anthropic SDK"],
   [/^opencode\b/i, "opencode"],
   [/^(qwen-?code|qwencode)\b/i, "Qwen Code"],
+  [/^geminicli\b/i, "Gemini CLI"],
+  [/^google-genai-sdk\b/i, "Google Gen AI SDK"],
+  [/^ai-sdk\b/i, "AI SDK"],
   [/^curl\b/i, "curl"],
 ];
 
@@ -18,6 +21,7 @@ export function clientName(client: string | null | undefined): string | null {
   // Every browser, that of the playground as well, calls itself so.
   if (/^mozilla\//i.test(client)) return "Browser";
   const family = FAMILIES.find(([pattern]) => pattern.test(client));
-  const version = /[/ ]v?(\d[\w.+-]*)$/.exec(client)?.[1];
+  // Gemini CLI names its model behind the version.
+  const version = /[/ ]v?(\d[\w.+-]*)(\/.*)?$/.exec(client)?.[1];
   return family ? `${family[1]}${version ? ` ${version}` : ""}` : client.replace("/", " ");
 }

@@ -86,6 +86,9 @@ test("what went wrong has its own sentence", () => {
   expect(said({ status: 404, path: "/v1/v1/chat/completions", model: null })?.text).toBe(
     "It asked for /v1/v1/chat/completions. Leave /v1 out of the client's address.",
   );
+  expect(said({ status: 404, path: "/v1/v1beta/models/m:generateContent", model: null })?.text).toBe(
+    "It asked for /v1/v1beta/models/m:generateContent. Leave /v1 out of the client's address.",
+  );
   expect(said({ status: 404, model: "gpt-4o" })).toEqual({
     text: "It asked for gpt-4o, which this key cannot use. It may use: default.",
     missing: "gpt-4o",
@@ -105,6 +108,8 @@ test("clients are called by the names of their makers", () => {
   expect(clientName("claude-cli/2.1.329")).toBe("Claude Code 2.1.329");
   expect(clientName("AsyncOpenAI/Python/1.2.3")).toBe("OpenAI SDK 1.2.3");
   expect(clientName("OpenAI/Python 2.8.1")).toBe("OpenAI SDK 2.8.1");
+  expect(clientName("GeminiCLI-tui/0.61.0/smart")).toBe("Gemini CLI 0.61.0");
+  expect(clientName("google-genai-sdk/3.6.1")).toBe("Google Gen AI SDK 3.6.1");
   expect(clientName("my-agent/7")).toBe("my-agent 7");
   expect(clientName(null)).toBeNull();
 });

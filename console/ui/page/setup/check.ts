@@ -46,6 +46,7 @@ type Expected = {
 /** The protocol of a data-plane path, as providers list theirs; null for other paths. */
 export function protocolOf(path: string | null): string | null {
   const protocols: Record<string, string> = { "/v1/chat/completions": "chat", "/v1/responses": "responses", "/v1/messages": "messages" };
+  if (path && /\/models\/.+:(streamG|g)enerateContent$/.test(path)) return "gemini";
   return path ? (protocols[path] ?? null) : null;
 }
 
@@ -53,7 +54,8 @@ export function protocolOf(path: string | null): string | null {
 export function troubleOf(seen: Seen, record: Answered | null, { prefix, endpoints, taker }: Expected): Trouble | null {
   if (seen.status < 400) return null;
   if (seen.status === 401) return { text: keyTrouble(seen, prefix) };
-  if (seen.path?.startsWith("/v1/v1/")) return { text: `It asked for ${seen.path}. Leave /v1 out of the client's address.` };
+  if (seen.path && /^\/v1\/v1(beta)?\//.test(seen.path))
+    return { text: `It asked for ${seen.path}. Leave /v1 out of the client's address.` };
   if ((seen.status === 404 || seen.status === 403) && seen.model) {
     const text = `It asked for ${seen.model}, which this key cannot use. It may use: ${endpoints.join(", ") || "nothing"}.`;
     return { text, missing: seen.model };
