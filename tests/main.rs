@@ -141,5 +141,6 @@ mod usage_names;
 mod usage_nodes;
 mod variables;
 mod vendor_errors;
+mod vertex_embeddings;
 mod videos;
 mod wrong_keys;

@@ -369,6 +369,11 @@ impl Target {
         self.speaks(spoken) && (!is_experimental || (self.provider.force_api_support && only_responses()))
     }
 
+    /// Returns true if the target makes embeddings by `:predict` alone. The SDKs of Google tell the models apart in the same way.
+    pub fn predicts_embeddings(&self) -> bool {
+        self.provider.quirks.vertex_embeddings && !self.model.id.as_str().contains("gemini")
+    }
+
     /// Returns the features of the Responses API that the instance or the model lacks, as in [`ProviderInstance::lacks`].
     pub fn lacks(&self) -> impl Iterator<Item = &str> + Clone {
         self.provider.lacks.iter().chain(&self.model.lacks).map(String::as_str)

@@ -16,7 +16,7 @@ use shared::provider::quirks::ToolIds;
 use shared::reasoning_seal::ReasoningSeal;
 use shared::routing::{InstanceReach, PromptCache, ResponsesFallback, Target};
 use shared::snapshot::{Route, Snapshot};
-use wire::adapt::{Adaptation, Asking, Counting, Flaw, Rejection, SignedRequest, Traits};
+use wire::adapt::{Adaptation, Asking, Counting, EmbeddingForm, Flaw, Rejection, SignedRequest, Traits};
 use wire::media::videos::Vendor;
 use wire::media::with_voice;
 use wire::request::{self, CachePoints, Head, Naming};
@@ -219,13 +219,7 @@ pub(crate) fn draft(routed: RoutedRequest<'_>, target: &Target) -> Result<Draft,
     }
     if native {
         let dialect = head.dialect;
-        if dialect == Dialect::Responses
-            && target.lacks().next().is_some()
-            && let Some(rejection) = wire::adapt::lacking(head, &segments, &target.lacks())
-        {
-            return Err(rejection);
-        }
-        if let Some(rejection) = wire::adapt::sealed_elsewhere(head, &segments) {
+        if let Some(rejection) = native_refusal(head, &segments, target) {
             return Err(rejection);
         }
         let understood =
@@ -313,6 +307,18 @@ impl Translation {
             || input_tokens,
         ))
     }
+}
+
+/// Returns the rejection of a native request that asks for what this target lacks.
+fn native_refusal(head: &Head, segments: &[Bytes], target: &Target) -> Option<Rejection> {
+    if head.dialect == Dialect::GeminiEmbeddings && target.predicts_embeddings() {
+        return Some(Rejection::new("model", PREDICTED));
+    }
+    let lacking = match head.dialect == Dialect::Responses && target.lacks().next().is_some() {
+        true => wire::adapt::lacking(head, segments, &target.lacks()),
+        false => None,
+    };
+    lacking.or_else(|| wire::adapt::sealed_elsewhere(head, segments))
 }
 
 /// Returns true if a native request has unsigned thoughts and the target checks signatures.
@@ -458,6 +464,9 @@ const STREAM: &[u8] = br#""stream":true,"#;
 const NOT_COMPACTED: &str = "resolves to a target that cannot compact a conversation: only providers with a native \
                              Responses API can. Name such a model, or send the conversation without compacting it.";
 
+const PREDICTED: &str = "resolves to a model whose embeddings Vertex AI makes by its method 'predict' alone. Name a model \
+                         of the family gemini-embedding, or send the texts to /v1/embeddings.";
+
 /// Exceeds every thinking budget, which must be less than `max_tokens`.
 const MAX_TOKENS_UNASKED: &[u8] = br#""max_tokens":1000000,"#;
 
@@ -494,6 +503,11 @@ fn traits(target: &Target) -> Traits<'_> {
         images: target.model.vision != Some(false),
         stops_max: quirks.stops_max,
         custom_tools: quirks.custom_tools,
+        embeddings: match quirks.vertex_embeddings {
+            true if target.predicts_embeddings() => EmbeddingForm::Predict,
+            true => EmbeddingForm::Vertex,
+            false => EmbeddingForm::Gemini,
+        },
         messages_version: quirks.messages_version,
         ..plain
     }

@@ -42,6 +42,9 @@ pub struct Quirks {
     pub messages_version: Option<&'static str>,
     /// The values of `anthropic-beta` that token counting accepts, if it rejects others.
     pub count_betas: Option<&'static [&'static str]>,
+    /// True if embeddings have Vertex AI's form: options in a member of their own, elements without a model, and `:predict`
+    /// for models that are not of Gemini.
+    pub vertex_embeddings: bool,
     /// True if the upstream takes cache marks that a client has not sent: Anthropic's own API at the top level, Bedrock after
     /// system text, tools and messages.
     pub cache_marks: bool,
@@ -98,6 +101,7 @@ impl Quirks {
         inline_images: false,
         messages_version: None,
         count_betas: None,
+        vertex_embeddings: false,
         cache_marks: false,
         counts_whole: false,
     };

@@ -108,6 +108,13 @@ const CASES: &[(&str, &str, Dialect, UpstreamCall, &str)] = &[
         UpstreamCall::Batch,
         "/v1beta/models/a-1%3A0:batchEmbedContents",
     ),
+    (
+        "vertex",
+        "",
+        Dialect::GeminiEmbeddings,
+        UpstreamCall::Batch,
+        "/v1beta1/projects/p-1/locations/europe-west4/publishers/google/models/a-1%3A0:batchEmbedContents",
+    ),
     ("gemini", "/v1", Dialect::GeminiEmbeddings, UpstreamCall::Whole, "/v1/models/a-1%3A0:embedContent"),
     (
         "vertex",

@@ -17,7 +17,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     auth: Auth::Google,
     api_key_required: false,
     fields: &[Field::Project, Field::Location],
-    dialects: &[Dialect::Gemini, Dialect::Messages],
+    dialects: &[Dialect::Gemini, Dialect::Messages, Dialect::GeminiEmbeddings],
     families: FAMILIES,
     layouts: LAYOUTS,
     added_by_sdk: &["/v1", "/v1beta1"],
@@ -27,6 +27,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     quirks: Quirks {
         messages_version: Some("vertex-2023-10-16"),
         count_betas: Some(COUNT_BETAS),
+        vertex_embeddings: true,
         root_unions: false,
         ..QUIRKS
     },
@@ -73,6 +74,19 @@ const RULES: &[PathRule] = &[
         &[UpstreamCall::PollByPost],
         "/v1/<projects/{project}/locations/{location}/>publishers/google/models/{model}:fetchPredictOperation",
     ),
+    // Google's SDKs call embeddings in this version.
+    embeddings(
+        &[UpstreamCall::Whole],
+        "/v1beta1/<projects/{project}/locations/{location}/>publishers/google/models/{model}:embedContent",
+    ),
+    embeddings(
+        &[UpstreamCall::Batch],
+        "/v1beta1/<projects/{project}/locations/{location}/>publishers/google/models/{model}:batchEmbedContents",
+    ),
+    embeddings(
+        &[UpstreamCall::Predict],
+        "/v1/<projects/{project}/locations/{location}/>publishers/google/models/{model}:predict",
+    ),
     claude(
         &[UpstreamCall::Whole],
         "/v1/<projects/{project}/locations/{location}/>publishers/anthropic/models/{model}:rawPredict",
@@ -96,9 +110,19 @@ const fn rule(calls: &'static [UpstreamCall], template: &'static str) -> PathRul
     PathRule { dialect: Dialect::Gemini, calls, template }
 }
 
+const fn embeddings(calls: &'static [UpstreamCall], template: &'static str) -> PathRule {
+    PathRule { dialect: Dialect::GeminiEmbeddings, calls, template }
+}
+
 const fn claude(calls: &'static [UpstreamCall], template: &'static str) -> PathRule {
     PathRule { dialect: Dialect::Messages, calls, template }
 }
 
-/// The dialect of each publisher's models.
-const FAMILIES: &[(&str, &[Dialect])] = &[("claude-", &[Dialect::Messages]), ("", &[Dialect::Gemini])];
+/// The dialect of each family of models, by the beginning of their names.
+const FAMILIES: &[(&str, &[Dialect])] = &[
+    ("claude-", &[Dialect::Messages]),
+    ("gemini-embedding", &[Dialect::GeminiEmbeddings]),
+    ("text-embedding", &[Dialect::GeminiEmbeddings]),
+    ("text-multilingual-embedding", &[Dialect::GeminiEmbeddings]),
+    ("", &[Dialect::Gemini]),
+];

@@ -193,9 +193,22 @@ pub struct Traits<'a> {
     pub custom_tools: bool,
     /// Seals the reasoning for the client, if the target serves Responses clients by the rules for agents.
     pub agents: Option<&'a ReasoningSeal>,
+    /// The form of Google's embeddings.
+    pub embeddings: EmbeddingForm,
     /// The protocol version, if a Messages request carries it in the body in place of the model, which is then in the
     /// path.
     pub messages_version: Option<&'a str>,
+}
+
+/// The form of a request for Google's embeddings of several texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmbeddingForm {
+    /// `:batchEmbedContents` of the Gemini API.
+    Gemini,
+    /// `:batchEmbedContents` of Vertex AI, with the options in `embedContentConfig`.
+    Vertex,
+    /// Vertex AI's `:predict`.
+    Predict,
 }
 
 impl<'a> Traits<'a> {
@@ -225,6 +238,7 @@ impl<'a> Traits<'a> {
             stops_max: None,
             custom_tools: false,
             agents: None,
+            embeddings: EmbeddingForm::Gemini,
             messages_version: None,
         }
     }

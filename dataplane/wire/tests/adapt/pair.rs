@@ -9,7 +9,7 @@ use shared::operation::Dialect;
 use shared::operation_id::Owner;
 use shared::reasoning_seal::{ReasoningKey, ReasoningSeal};
 use shared::secret::Secret;
-use wire::adapt::{Adaptation, Answers, Asking, Prepared, Rejection, Traits};
+use wire::adapt::{Adaptation, Answers, Asking, EmbeddingForm, Prepared, Rejection, Traits};
 use wire::stream::{AnswerStream, StreamState, Trouble};
 
 use crate::known_rules::known;
@@ -44,6 +44,13 @@ pub(crate) fn traits(flags: &Value) -> Traits<'_> {
             "refusals" => traits.refusals = on(),
             "word_tool_names" => traits.word_tool_names = on(),
             "token_field" => traits.output_limit_field = flag.as_str().unwrap(),
+            "embeddings" => {
+                traits.embeddings = match flag.as_str() {
+                    Some("vertex") => EmbeddingForm::Vertex,
+                    Some("predict") => EmbeddingForm::Predict,
+                    _ => panic!("{flag} is no form of embeddings"),
+                };
+            }
             "developer" => traits.developer_role = on(),
             "custom_tools" => traits.custom_tools = on(),
             "files" => traits.files = on(),

@@ -4,6 +4,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use shared::provider::path::UpstreamCall;
+use shared::usage::TokenCounts;
 
 use crate::adapt::never_streamed::NeverStreamed;
 use crate::adapt::{Answers, BadAnswer, TranslatedAnswer};
@@ -22,6 +23,35 @@ pub(super) struct VectorAnswers {
     pub(super) form: VectorForm,
     /// The number of texts.
     pub(super) count: usize,
+    /// True for the answers of Vertex AI's `:predict`.
+    pub(super) is_prediction: bool,
+}
+
+#[derive(Deserialize)]
+struct Predictions<'a> {
+    #[serde(borrow)]
+    predictions: Vec<Prediction<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Prediction<'a> {
+    #[serde(borrow)]
+    embeddings: PredictedEmbedding<'a>,
+}
+
+#[derive(Deserialize)]
+struct PredictedEmbedding<'a> {
+    #[serde(borrow)]
+    values: &'a RawValue,
+    #[serde(default)]
+    statistics: Statistics,
+}
+
+/// The tokens of a text, which some models report as a fraction with nothing behind the point.
+#[derive(Default, Deserialize)]
+struct Statistics {
+    #[serde(default)]
+    token_count: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -38,20 +68,20 @@ struct ContentEmbedding<'a> {
 
 impl Answers for VectorAnswers {
     fn whole(&self, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer> {
-        let Ok(answer) = serde_json::from_slice::<BatchAnswer<'_>>(body) else {
+        let read = if self.is_prediction { predicted(body) } else { batch(body) };
+        let Some((vectors, usage)) = read else {
             let error = StreamError::of_odd(body);
             return Err(error.map_or(BadAnswer::Invalid("it has no embeddings"), BadAnswer::Error));
         };
-        if answer.embeddings.len() != self.count {
+        if vectors.len() != self.count {
             return Err(BadAnswer::Invalid("it does not have one embedding for each text"));
         }
-        let usage = gemini::usage_in(body);
         let mut json = JsonWriter::with_capacity(body.len());
         json.object().name("object").text("list").name("data").list();
-        for (index, embedding) in answer.embeddings.iter().enumerate() {
+        for (index, values) in vectors.into_iter().enumerate() {
             json.object().name("object").text("embedding");
             json.name("index").number(index.try_into().unwrap_or(u64::MAX)).name("embedding");
-            self.vector(embedding.values, &mut json)?;
+            self.vector(values, &mut json)?;
             json.end_object();
         }
         let tokens = usage.map_or(0, |usage| usage.input_total());
@@ -66,7 +96,7 @@ impl Answers for VectorAnswers {
     }
 
     fn call(&self, _stream: bool) -> UpstreamCall {
-        UpstreamCall::Batch
+        if self.is_prediction { UpstreamCall::Predict } else { UpstreamCall::Batch }
     }
 }
 
@@ -82,4 +112,22 @@ impl VectorAnswers {
         }
         Ok(())
     }
+}
+
+/// The vectors of an answer, and the usage that it reports.
+type Vectors<'a> = (Vec<&'a RawValue>, Option<TokenCounts>);
+
+fn batch(body: &[u8]) -> Option<Vectors<'_>> {
+    let answer: BatchAnswer<'_> = serde_json::from_slice(body).ok()?;
+    let vectors = answer.embeddings.into_iter().map(|embedding| embedding.values).collect();
+    Some((vectors, gemini::usage_in(body)))
+}
+
+fn predicted(body: &[u8]) -> Option<Vectors<'_>> {
+    let answer: Predictions<'_> = serde_json::from_slice(body).ok()?;
+    let tokens = answer.predictions.iter().map(|of| of.embeddings.statistics.token_count);
+    let tokens: Option<f64> = tokens.sum();
+    let input = tokens.filter(|tokens| *tokens > 0.0).and_then(|tokens| format!("{tokens:.0}").parse().ok());
+    let usage = input.map(|input| TokenCounts { input, ..TokenCounts::default() });
+    Some((answer.predictions.into_iter().map(|of| of.embeddings.values).collect(), usage))
 }

@@ -1,4 +1,5 @@
-//! OpenAI's embeddings over Gemini's: every request becomes `:batchEmbedContents`, whose path contains the model.
+//! OpenAI's embeddings over Gemini's: every request becomes `:batchEmbedContents`, or `:predict` for models of Vertex AI that
+//! have no other method. The path contains the model.
 
 mod answer;
 mod losses;

@@ -1,10 +1,10 @@
-//! Translates the request for `:batchEmbedContents`.
+//! Translates the request for `:batchEmbedContents`, or Vertex AI's `:predict`.
 
 use super::answer::VectorAnswers;
 use super::losses::{LOSSES, TOKENS, refuse};
 use crate::adapt::loss::unknown;
 use crate::adapt::read::{self, Object, as_text, as_whole, member};
-use crate::adapt::{Asking, Prepared, Rejection};
+use crate::adapt::{Asking, EmbeddingForm, Prepared, Rejection, Traits};
 use crate::json::{self, JsonWriter, quote};
 use crate::request::VectorForm;
 
@@ -21,19 +21,17 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
                 .ok_or_else(|| Rejection::malformed("dimensions", "must be a whole number."))?,
         ),
     };
-    let model = format!("models/{}", asking.target.model);
     let mut json = JsonWriter::default();
-    json.object().name("requests").list();
-    for text in &texts {
-        json.object().name("model").text(&model).name("content").object().name("parts").list();
-        json.object().name("text").text(text).end_object().end_list().end_object();
-        if let Some(dimensions) = dimensions {
-            json.name("outputDimensionality").number(dimensions);
-        }
-        json.end_object();
+    match asking.target.embeddings {
+        EmbeddingForm::Predict => predict(&texts, dimensions, &mut json),
+        EmbeddingForm::Gemini | EmbeddingForm::Vertex => batch(&texts, dimensions, asking.target, &mut json),
     }
-    json.end_list().end_object();
-    let answers = VectorAnswers { model: quote(asking.selector), form: form(&request)?, count: texts.len() };
+    let answers = VectorAnswers {
+        model: quote(asking.selector),
+        form: form(&request)?,
+        count: texts.len(),
+        is_prediction: asking.target.embeddings == EmbeddingForm::Predict,
+    };
     Ok(Prepared {
         body: json.finish().into(),
         answers: Box::new(answers),
@@ -41,6 +39,49 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
         changed: Vec::new(),
     })
 }
+
+/// Writes the body for `:batchEmbedContents`.
+fn batch(texts: &[&str], dimensions: Option<u64>, target: &Traits<'_>, json: &mut JsonWriter) {
+    let is_vertex = target.embeddings == EmbeddingForm::Vertex;
+    let model = format!("models/{}", target.model);
+    json.object().name("requests").list();
+    for text in texts {
+        json.object();
+        if !is_vertex {
+            json.name("model").text(&model);
+        }
+        json.name("content").object();
+        if is_vertex {
+            json.name("role").text("user");
+        }
+        json.name("parts").list().object().name("text").text(text).end_object().end_list().end_object();
+        match dimensions {
+            Some(dimensions) if is_vertex => {
+                json.name("embedContentConfig").object();
+                json.name(DIMENSIONS).number(dimensions).end_object();
+            }
+            Some(dimensions) => drop(json.name(DIMENSIONS).number(dimensions)),
+            None => {}
+        }
+        json.end_object();
+    }
+    json.end_list().end_object();
+}
+
+/// Writes the body for `:predict`.
+fn predict(texts: &[&str], dimensions: Option<u64>, json: &mut JsonWriter) {
+    json.object().name("instances").list();
+    for text in texts {
+        json.object().name("content").text(text).end_object();
+    }
+    json.end_list();
+    if let Some(dimensions) = dimensions {
+        json.name("parameters").object().name(DIMENSIONS).number(dimensions).end_object();
+    }
+    json.end_object();
+}
+
+const DIMENSIONS: &str = "outputDimensionality";
 
 fn texts<'i>(request: &Object<'_, 'i>) -> Result<Vec<&'i str>, Rejection> {
     let input = member(request, "input").ok_or_else(|| Rejection::malformed("input", "is missing."))?;
