@@ -12,6 +12,7 @@
 
 mod access;
 mod admin;
+mod agent_conversations;
 mod agents;
 mod alert_kinds;
 mod alerts;

@@ -27,6 +27,7 @@ mod loss;
 mod messages_over_chat;
 mod never_streamed;
 mod origin_trail;
+mod paired_results;
 mod param;
 mod responses_over_chat;
 mod signature_in_call_id;

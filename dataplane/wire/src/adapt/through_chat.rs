@@ -10,6 +10,7 @@ use std::fmt::Debug;
 use shared::operation::Dialect;
 
 use super::adjusted::Adjusted;
+use super::paired_results::{Positions, pair};
 use super::{
     Adaptation, Answers, Asking, BadAnswer, Prepared, Rejection, Traits, TranslatedAnswer, chat_over_bedrock,
     chat_rules, read,
@@ -95,10 +96,11 @@ pub(super) fn over_chat(client: &ClientSide, asking: &Asking<'_>) -> Result<Prep
     let mut document = (client.document)(asking.body)?;
     let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
     let mut client_side = (client.ask)(tape.as_value(), asking)?;
+    let positions = pair(&mut client_side.request.messages);
     let mut adjusted = Adjusted::default();
     fit(&mut client_side.request, asking.target)
         .and_then(|()| chat_rules::apply(&mut client_side.request, asking.target, &mut adjusted))
-        .map_err(|rejection| traced(client, asking, rejection))?;
+        .map_err(|rejection| traced(client, asking, &positions, rejection))?;
     let dropped = with_images(client_side.dropped, client.pair.client, Dialect::Chat, &client_side.request);
     let dropped = with_reasoning(dropped, Dialect::Chat, &mut client_side.request, asking.target);
     client_side.request.messages.retain(|message| !message.has_only_images());
@@ -148,10 +150,11 @@ pub(super) fn prepare(
     let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
     let asking = Asking { target: &between, ..*asking };
     let mut client_side = (client.ask)(tape.as_value(), &asking)?;
+    let positions = pair(&mut client_side.request.messages);
     let dropped = with_reasoning(client_side.dropped, target.dialect, &mut client_side.request, &between);
     let translated = fit(&mut client_side.request, &traits)
         .and_then(|()| (target.ask)(&client_side.request, &Asking { target: &traits, ..asking }));
-    let translated = translated.map_err(|rejection| traced(client, &asking, rejection))?;
+    let translated = translated.map_err(|rejection| traced(client, &asking, &positions, rejection))?;
     let answers = Box::new(ThroughChat { target: translated.target, client: client_side.client });
     let dropped = with_images(dropped, client.pair.client, target.dialect, &client_side.request);
     let (dropped, changed) = translated.adjusted.finish(dropped, |name| origin_of(client, &asking, name));
@@ -231,8 +234,14 @@ fn origin_of(client: &ClientSide, asking: &Asking<'_>, name: &str) -> Option<Str
 }
 
 /// Returns the rejection with its path in the client's request, if the client's side can map it.
-fn traced(client: &ClientSide, asking: &Asking<'_>, rejection: Rejection) -> Rejection {
-    let origin = origin_of(client, asking, &rejection.param);
+fn traced(
+    client: &ClientSide,
+    asking: &Asking<'_>,
+    positions: &Positions,
+    rejection: Rejection,
+) -> Rejection {
+    let before = positions.before(&rejection.param);
+    let origin = origin_of(client, asking, before.as_ref().unwrap_or(&rejection.param));
     match (origin, rejection.message.strip_prefix(&format!("'{}' ", rejection.param))) {
         (Some(origin), Some(why)) => Rejection { flaw: rejection.flaw, ..Rejection::new(origin, why) },
         (Some(origin), None) => Rejection { param: origin, ..rejection },
