@@ -184,3 +184,49 @@ async fn a_probe_of_claude_code_with_one_token_is_answered_by_a_responses_target
     let least = upstream.request(0).await.json()["max_output_tokens"].clone();
     assert_eq!(least, 16, "the vendor refuses fewer");
 }
+
+/// The classifier of Claude Code's auto mode sends stop sequences, for which the Responses API has no member:
+/// <https://github.com/BerriAI/litellm/issues/33075>.
+#[tokio::test]
+async fn answers_of_a_responses_target_end_at_the_stop_sequences_of_claude_code() {
+    let (gateway, upstream) = gateway().await;
+    let mut question = json!({"model": "r/m", "max_tokens": 100, "stop_sequences": ["</verdict>", "</x>"], "messages": [{"role": "user", "content": "hello"}]});
+    let output = json!([message("<verdict>yes</verdict> and more"), call("c1")]);
+    upstream.then(response("completed", &output));
+    let read = ask(&gateway, "/v1/messages", &question).await.json();
+    assert_eq!(read["content"], json!([{"type": "text", "text": "<verdict>yes"}]), "{read}");
+    let end = (&read["stop_reason"], &read["stop_sequence"]);
+    assert_eq!(end, (&json!("stop_sequence"), &json!("</verdict>")), "{read}");
+    assert_eq!(upstream.request(0).await.json().get("stop"), None);
+
+    let event = |event: Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap());
+    let delta = |text: &str| {
+        event(
+            json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": text}),
+        )
+    };
+    let usage = json!({"input_tokens": 3, "output_tokens": 16, "total_tokens": 19});
+    let done = json!({"id": "resp_1", "status": "completed", "output": output, "usage": usage});
+    let mut events = vec![event(json!({"type": "response.created", "response": {}}))];
+    events.extend(["<verdict>y", "es</ver", "dict", "> and more"].map(delta));
+    events.push(event(json!({"type": "response.output_item.added", "output_index": 1, "item": call("c1")})));
+    events.push(event(json!({"type": "response.completed", "response": done})));
+    upstream.then(Answer::events(&events));
+    question["stream"] = json!(true);
+    let answer = ask(&gateway, "/v1/messages", &question).await;
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    let data =
+        text.lines().filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok());
+    let data: Vec<Value> = data.collect();
+    let shown: String = data.iter().filter_map(|event| event["delta"]["text"].as_str()).collect();
+    assert_eq!(shown, "<verdict>yes", "{text}");
+    let ends: Vec<&Value> =
+        data.iter().filter(|event| event["type"] == "message_delta").map(|event| &event["delta"]).collect();
+    assert_eq!(ends, [&json!({"stop_reason": "stop_sequence", "stop_sequence": "</verdict>"})], "{text}");
+    assert!(!text.contains("tool_use"), "{text}");
+    let records = gateway.records(2).await;
+    assert!(
+        records.iter().all(|record| record["tokens"]["output"] == 16),
+        "what follows is billed: {records:?}"
+    );
+}

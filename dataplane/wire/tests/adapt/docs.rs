@@ -44,6 +44,9 @@ The pairs:\n\n");
                     client = title(pair.client),
                     target = title(pair.target),
                 );
+                if pair.target == Dialect::Responses {
+                    page.push_str(STOPS);
+                }
             }
             None => {
                 if (pair.client, pair.target) == (Dialect::Chat, Dialect::Responses) {
@@ -81,6 +84,11 @@ fn title(dialect: Dialect) -> &'static str {
         other => other.name(),
     }
 }
+
+const STOPS: &str = "\
+Stop sequences are an exception: the gateway cuts the answer at the first of up to 16, and the target, which does not know them, goes on
+and bills what follows.
+";
 
 const EXPERIMENTAL: &str = "\
 **Experimental**: only if the provider has `force_api_support: true`, and only for a model that is known to speak only Responses.

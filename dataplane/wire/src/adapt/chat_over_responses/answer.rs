@@ -1,21 +1,26 @@
 //! Reads complete Responses answers.
 
+use super::stops::StopCut;
 use super::stream::{ResponseReader, failure, for_client};
 use crate::adapt::BadAnswer;
 use crate::adapt::carried_reasoning::{EncryptedReasoning, carry};
 use crate::adapt::through_chat::ChatTarget;
 use crate::adapt::tool_names::ToolNames;
-use crate::chat::{ChatCall, ChatChoice, ChatCompletion, ChatSource, ChoiceEnd, SseSource};
+use crate::chat::{
+    AnswerText, ChatCall, ChatChoice, ChatCompletion, ChatSource, ChoiceEnd, SseSource, escape,
+};
 use crate::envelope::StreamError;
 use crate::responses::document::{ItemKind, Response, ResponseItem};
 
 /// Reads the answers to one request.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ResponsesTarget {
     /// Maps the target's tool names back to the client's.
     pub(super) names: ToolNames,
     /// The name of the target in the reasoning that the client carries; `None` if it carries none.
     pub(super) origin: Option<String>,
+    /// Cuts the answer at the client's stop sequences.
+    pub(super) stops: StopCut,
 }
 
 impl ChatTarget for ResponsesTarget {
@@ -32,7 +37,11 @@ impl ChatTarget for ResponsesTarget {
         }
         let (mut choice, mut signature) = (ChatChoice::default(), None);
         response.items().for_each(|(_, item)| self.item(&item, &mut signature, &mut choice));
-        let reason = response.finish_reason(!choice.calls.is_empty());
+        self.cut(&mut choice);
+        let reason = match choice.stop {
+            Some(_) => "stop",
+            None => response.finish_reason(!choice.calls.is_empty()),
+        };
         if let Some(failure) = (ChoiceEnd { reason, ..ChoiceEnd::default() }).failure() {
             return Err(BadAnswer::Error(failure));
         }
@@ -48,11 +57,27 @@ impl ChatTarget for ResponsesTarget {
     }
 
     fn source(&self) -> Box<dyn ChatSource> {
-        Box::new(SseSource::new(ResponseReader::new(self.names.clone(), self.origin.clone())))
+        Box::new(SseSource::new(ResponseReader::new(self.clone())))
     }
 }
 
 impl ResponsesTarget {
+    /// Cuts the text at a stop sequence. Nothing follows that.
+    fn cut(&self, choice: &mut ChatChoice<'_>) {
+        if self.stops.is_idle() {
+            return;
+        }
+        let mut stops = self.stops.clone();
+        let text = AnswerText::Escaped(&choice.content).plain().into_owned();
+        let before = [stops.push(&text), stops.finish().into()].concat();
+        if let Some(stop) = stops.found() {
+            choice.content = escape(before.into()).into_owned();
+            choice.stop = Some(stop.to_owned());
+            choice.calls.clear();
+            choice.media.clear();
+        }
+    }
+
     /// Adds an item to the choice. `signature` carries the reasoning before the next call.
     fn item<'a>(&self, item: &ResponseItem<'a>, signature: &mut Option<String>, choice: &mut ChatChoice<'a>) {
         match item.kind() {

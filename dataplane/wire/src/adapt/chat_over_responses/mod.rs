@@ -6,6 +6,7 @@ mod answer;
 mod losses;
 mod messages;
 mod request;
+mod stops;
 mod stream;
 mod tools;
 

@@ -4,6 +4,7 @@ use shared::model_rules::{Effort, ModelRules, Thinking};
 
 use super::answer::ResponsesTarget;
 use super::losses::{LOSSES, check};
+use super::stops::StopCut;
 use super::{messages, tools};
 use crate::adapt::adjusted::Adjusted;
 use crate::adapt::chat_client::{dropped, form, output_limit};
@@ -19,7 +20,9 @@ const OUTPUT_TOKENS_MIN: u64 = 16;
 
 /// Translates the request into the dialect of the Responses API.
 pub(super) fn ask(request: &ChatRequest<'_, '_>, asking: &Asking<'_>) -> Result<AskedOfTarget, Rejection> {
-    for (name, value) in request.trees() {
+    // A chat client is refused what the API lacks; agents of other protocols depend on it.
+    let cuts = asking.target.extended_chat;
+    for (name, value) in request.trees().filter(|(name, _)| !cuts || *name != "stop") {
         check(name, value)?;
     }
     let mut names = ToolNames::new(Rule::Word(WORD_MAX));
@@ -31,6 +34,7 @@ pub(super) fn ask(request: &ChatRequest<'_, '_>, asking: &Asking<'_>) -> Result<
         target: Box::new(ResponsesTarget {
             names,
             origin: wants_encrypted(request, asking.target).then(|| origin(asking.target)),
+            stops: if cuts { StopCut::of(request)? } else { StopCut::default() },
         }),
         form: form(asking, request),
         dropped: dropped(request, LOSSES),

@@ -2,8 +2,7 @@
 
 use shared::usage::TokenCounts;
 
-use super::answer::signature_of;
-use crate::adapt::tool_names::ToolNames;
+use super::answer::{ResponsesTarget, signature_of};
 use crate::chat::{
     AnswerText, ChatCallDelta, ChatDelta, ChatEvents, ChatSink, ChatTextKind, ChoiceEnd, ClientUsage,
     end_answer, end_choice,
@@ -16,9 +15,7 @@ use crate::sse::lossy_text;
 /// Reads the events of one Responses stream.
 #[derive(Debug)]
 pub(super) struct ResponseReader {
-    names: ToolNames,
-    /// The name of the target in the reasoning that the client carries; `None` if it carries none.
-    origin: Option<String>,
+    target: ResponsesTarget,
     /// Carries the reasoning before the next call.
     signature: Option<String>,
     begun: bool,
@@ -88,10 +85,9 @@ fn is_terminal(kind: &str) -> bool {
 }
 
 impl ResponseReader {
-    pub(super) fn new(names: ToolNames, origin: Option<String>) -> Self {
+    pub(super) fn new(target: ResponsesTarget) -> Self {
         Self {
-            names,
-            origin,
+            target,
             signature: None,
             begun: false,
             alike: Alike::new(Varying::PaddingAndNumber),
@@ -167,10 +163,31 @@ impl ResponseReader {
     }
 
     fn text(&mut self, kind: ChatTextKind, raw: &str, sink: &mut dyn ChatSink) {
-        if !raw.is_empty() {
-            self.begin(sink);
-            sink.delta(0, ChatDelta::Text(kind, AnswerText::Escaped(raw)));
+        if raw.is_empty() {
+            return;
         }
+        self.begin(sink);
+        let stops = &mut self.target.stops;
+        if kind != ChatTextKind::Content || stops.is_idle() {
+            return sink.delta(0, ChatDelta::Text(kind, AnswerText::Escaped(raw)));
+        }
+        let before = stops.push(&AnswerText::Escaped(raw).plain());
+        if !before.is_empty() {
+            sink.delta(0, ChatDelta::Text(kind, AnswerText::Plain(&before)));
+        }
+    }
+
+    /// Writes the end of the text, which was held back as the possible beginning of a stop sequence.
+    fn flush_text(&mut self, sink: &mut dyn ChatSink) {
+        let rest = self.target.stops.finish();
+        if !rest.is_empty() {
+            sink.delta(0, ChatDelta::Text(ChatTextKind::Content, AnswerText::Plain(&rest)));
+        }
+    }
+
+    /// True if the answer has been cut at a stop sequence.
+    fn is_cut(&self) -> bool {
+        self.target.stops.found().is_some()
     }
 
     fn part(
@@ -221,9 +238,10 @@ impl ResponseReader {
             ItemKind::Custom => true,
             ItemKind::Message | ItemKind::Reasoning | ItemKind::Image | ItemKind::Other => return Ok(()),
         };
-        if self.calls.iter().any(|call| call.output_index == output_index) {
+        if self.is_cut() || self.calls.iter().any(|call| call.output_index == output_index) {
             return Ok(());
         }
+        self.flush_text(sink);
         if self.calls.len() >= PARTS_MAX {
             return Err(TooMany);
         }
@@ -234,7 +252,7 @@ impl ResponseReader {
                 begins: true,
                 index: self.calls.len().try_into().ok(),
                 id: AnswerText::Escaped(item.call_id()),
-                name: AnswerText::Escaped(&self.names.restore_escaped(item.name())),
+                name: AnswerText::Escaped(&self.target.names.restore_escaped(item.name())),
                 custom,
                 signature: self.signature.take().map(Into::into),
                 ..ChatCallDelta::default()
@@ -279,13 +297,13 @@ impl ResponseReader {
                 }
             }
             ItemKind::Image => {
-                if let Some(image) = item.image() {
+                if let Some(image) = item.image().filter(|_| !self.is_cut()) {
                     self.begin(sink);
                     sink.delta(0, ChatDelta::Media(image));
                 }
             }
             ItemKind::Reasoning => {
-                self.signature = self.origin.as_deref().and_then(|origin| signature_of(origin, item));
+                self.signature = self.target.origin.as_deref().and_then(|origin| signature_of(origin, item));
             }
             ItemKind::Other => {}
         }
@@ -300,8 +318,10 @@ impl ResponseReader {
             }
         }
         reported(response, sink);
-        let reason = response.finish_reason(!self.calls.is_empty());
-        end_choice(sink, 0, &ChoiceEnd { reason, ..ChoiceEnd::default() }, None);
+        self.flush_text(sink);
+        let stop = self.target.stops.found();
+        let reason = if stop.is_some() { "stop" } else { response.finish_reason(!self.calls.is_empty()) };
+        end_choice(sink, 0, &ChoiceEnd { reason, ..ChoiceEnd::default() }, stop);
         sink.usage(for_client(sink.state().usage));
         end_answer(sink);
         Ok(())
