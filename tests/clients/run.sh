@@ -3,8 +3,8 @@
 #
 # Drives the gateway with real clients: the official Python and Node SDKs of OpenAI and Anthropic, the Node ones also on
 # pages in Chromium, Google's Gen AI SDK for both, the Vercel AI SDK, LangChain, and sessions of Claude Code, Codex, Gemini
-# CLI and aider, and on Linux on x86-64 of opencode, Copilot CLI, Qwen Code and pi, against a scripted upstream; and the set-ups
-# that the console and docs/clients.md show, at a gateway of quickstart. Everything runs in a separate network namespace with
+# CLI and aider, and on Linux on x86-64 of opencode, Copilot CLI, Qwen Code and pi, against a scripted upstream; the set-ups
+# that the console and docs/clients.md show, at a gateway of quickstart; and the sign-in of Claude Code, in a terminal. Everything runs in a separate network namespace with
 # only loopback, if the system permits that. Without a path the gateway is built here (debug). With --direct the clients talk
 # to the scripted upstream itself, which proves the checks.
 #
