@@ -2,6 +2,7 @@
 //! starts on the state stores them.
 
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 
 use records::frame::{self, FileId, JournalSpot};
@@ -10,7 +11,10 @@ use shared::usage::UsageEvent;
 /// Writes the events into files of the journal in `folder`.
 pub(crate) fn fill(folder: &Path, events: impl Iterator<Item = UsageEvent>) {
     fs::create_dir_all(folder).unwrap();
-    let mut file = JournalFile::new(0);
+    // Any writer that no gateway is, and another one for each folder: nodes tell their files apart by it.
+    let mut hasher = DefaultHasher::new();
+    folder.hash(&mut hasher);
+    let mut file = JournalFile::new(FileId { origin: hasher.finish() >> 1, number: 0 });
     for event in events {
         if file.add(&event) {
             file = file.write(folder);
@@ -27,8 +31,8 @@ struct JournalFile {
 }
 
 impl JournalFile {
-    fn new(number: u64) -> Self {
-        Self { id: FileId { origin: ORIGIN, number }, bytes: Vec::new(), frame: Vec::new() }
+    fn new(id: FileId) -> Self {
+        Self { id, bytes: Vec::new(), frame: Vec::new() }
     }
 
     /// Appends an event. Returns true if the file is full.
@@ -44,11 +48,9 @@ impl JournalFile {
     fn write(self, folder: &Path) -> Self {
         let name = format!("{:016x}-{:06}.usage", self.id.origin, self.id.number);
         fs::write(folder.join(name), self.bytes).unwrap();
-        Self::new(self.id.number + 1)
+        Self::new(FileId { number: self.id.number + 1, ..self.id })
     }
 }
 
-/// The writer of the files: any number that no gateway chooses.
-const ORIGIN: u64 = 0x7465_7374;
 /// The gateway's own files have 1 MiB at most.
 const FILE_BYTES: usize = 1_000_000;

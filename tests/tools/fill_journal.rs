@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Each line of the input is a usage event as JSON. They are repeated in turn until COUNT of them are written, each with an
-//! ID of its own (`load-000000` and so on) and STEP-MS later than the previous one; the last one started just now. The next
+//! ID of its own in the folder (`load-000000` and so on) and STEP-MS later than the previous one; the last one started just now. The next
 //! gateway that starts on the state stores them.
 #![expect(clippy::unwrap_used, reason = "it stops with the reason where a test cannot go on")]
 

@@ -5,15 +5,22 @@ use std::collections::HashMap;
 
 use records::frame::FileId;
 
-use crate::db::engine::{Db, DbResult, named_params};
+use crate::db::engine::{Db, DbResult, Row, named_params};
 use crate::db::record_id::NodeId;
 
 /// Returns the number of stored bytes of every known file of this node.
 pub(crate) fn all(db: &Db) -> DbResult<HashMap<FileId, u64>> {
-    db.rows(ALL, [NodeId::of(db)], |row| {
-        let file = FileId { origin: row.get("origin")?, number: row.get("number")? };
-        Ok((file, row.get("bytes")?))
-    })
+    db.rows(ALL, [NodeId::of(db)], read)
+}
+
+/// Returns the number of stored bytes of every known file of any node.
+pub(crate) fn of_all_nodes(db: &Db) -> DbResult<HashMap<FileId, u64>> {
+    db.rows(OF_ALL_NODES, (), read)
+}
+
+fn read(row: Row<'_>) -> DbResult<(FileId, u64)> {
+    let file = FileId { origin: row.get("origin")?, number: row.get("number")? };
+    Ok((file, row.get("bytes")?))
 }
 
 /// Records that the first `to` bytes of the file are stored, of which the first `from` were before. Runs in the transaction
@@ -37,6 +44,7 @@ pub(crate) fn forget(tx: &Db, file: FileId) -> DbResult<()> {
 }
 
 const ALL: &str = "SELECT origin, number, bytes FROM usage_journal WHERE node = :node";
+const OF_ALL_NODES: &str = "SELECT origin, number, bytes FROM usage_journal";
 const BEGIN: &str = "INSERT INTO usage_journal (origin, number, bytes, node) VALUES (:origin, :number, :bytes, :node) \
      ON CONFLICT (origin, number) DO NOTHING";
 const ADVANCE: &str = "UPDATE usage_journal SET bytes = :to \

@@ -391,10 +391,11 @@ impl Meter {
         Ok(if room == 0 { Round::More } else { Round::Worked })
     }
 
-    /// Goes on from the read positions in the database: another process has stored events of the same files.
+    /// Goes on from the read positions in the database: another process, perhaps of another node, has stored events of the same
+    /// files.
     fn follow_other(&mut self) -> DbResult<Round> {
         self.abandon();
-        let marks = read_positions::all(&self.db)?;
+        let marks = read_positions::of_all_nodes(&self.db)?;
         self.follow_marks(&marks);
         tracing::warn!("another process stores records of the same usage journal; each is stored once");
         Ok(Round::More)

@@ -1,38 +1,67 @@
 //! Journal files that two processes read, and files whose events are stored.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use shared::usage::UsageLog as _;
 use tempfile::TempDir;
 
+use super::shipping::stored_in;
 use super::{Process, append, large, paths};
 use crate::db::engine::Db;
+use crate::db::testing::{add_node, shared_database};
 use crate::usage::gauge::read;
 use crate::usage::ingest::Round;
 use crate::usage::journal::resting::RESTING_MAX;
 
-/// Returns a process on the database of `home` whose journal is a copy of that in `home`.
-fn with_copied_journal(home: &Path) -> Process {
+/// Leaves files with 3,000 events in the journal of `home`, as a process that was killed does.
+fn leave_journal(home: &Path) {
+    let first = Process::start(home);
+    let mut log = first.journal.log().unwrap();
+    append(&mut log, 0..3_000);
+    std::mem::forget(log);
+}
+
+/// Returns the folder of a copy of the journal in `home`.
+fn copied_journal(home: &Path) -> PathBuf {
     let copy = home.join("copy");
     fs::create_dir(&copy).unwrap();
     for path in paths(&home.join("journal")) {
         fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
     }
+    copy
+}
+
+/// Returns a process on the database of `home` whose journal is a copy of that in `home`.
+fn with_copied_journal(home: &Path) -> Process {
     let db = Db::create(home.join("test.db")).unwrap();
-    Process::with(db, home.join("test.db"), copy)
+    Process::with(db, home.join("test.db"), copied_journal(home))
+}
+
+/// As of a node that was made from a copy of another one's directory without its number.
+#[test]
+fn a_file_that_another_node_ships_counts_once() {
+    let Some(database) = shared_database() else { return };
+    let home = TempDir::new().unwrap();
+    leave_journal(home.path());
+    let copy = copied_journal(home.path());
+    let [mut one, mut two] = [(1, home.path().join("journal")), (2, copy)].map(|(node, dir)| {
+        add_node(&database.connect(), node.into());
+        Process::with(database.connect_as(node), PathBuf::new(), dir)
+    });
+    assert_eq!(one.meter.round(), Round::More);
+    two.settle();
+    one.settle();
+    assert_eq!(stored_in(&database.connect()), [3_000; 3]);
+    assert_eq!((one.meter.unstored(), two.meter.unstored()), (0, 0));
 }
 
 #[test]
 fn a_file_that_two_processes_ship_counts_once() {
     for half in [false, true] {
         let home = TempDir::new().unwrap();
-        let first = Process::start(home.path());
-        let mut log = first.journal.log().unwrap();
-        append(&mut log, 0..3_000);
-        std::mem::forget(log);
-        drop(first);
+        leave_journal(home.path());
         let (mut one, mut two) = (Process::start(home.path()), with_copied_journal(home.path()));
         one.limit_gateway();
         // Both know the same read positions before one of them stores anything.
