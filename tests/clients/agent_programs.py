@@ -35,14 +35,14 @@ def write(path, text):
     path.write_text(text if isinstance(text, str) else json.dumps(text))
 
 
-def claude_code(folder, model, task):
+def claude_code(folder, model, task, origin=ORIGIN, key=KEY):
     command = [
         program("@anthropic-ai", "claude-code-*/claude*"), "-p", task, "--output-format", "stream-json", "--verbose",
         "--model", model, "--allowedTools", "Read,Edit,Bash",
     ]  # fmt: skip
     return command, {
-        "ANTHROPIC_BASE_URL": ORIGIN,
-        "ANTHROPIC_API_KEY": KEY,
+        "ANTHROPIC_BASE_URL": origin,
+        "ANTHROPIC_API_KEY": key,
         "ANTHROPIC_DEFAULT_HAIKU_MODEL": model,
         "ANTHROPIC_SMALL_FAST_MODEL": model,
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
@@ -68,16 +68,16 @@ enabled = false
 """
 
 
-def codex(folder, model, task):
-    write(folder / "home" / ".codex" / "config.toml", CODEX.format(origin=ORIGIN, model=model))
+def codex(folder, model, task, origin=ORIGIN, key=KEY):
+    write(folder / "home" / ".codex" / "config.toml", CODEX.format(origin=origin, model=model))
     command = [
         program("@openai", "codex-*/vendor/*/bin/codex*"), "exec", "--json", "--skip-git-repo-check",
         "--dangerously-bypass-approvals-and-sandbox", task,
     ]  # fmt: skip
-    return command, {"GATEWAY_KEY": KEY}
+    return command, {"GATEWAY_KEY": key}
 
 
-def opencode(folder, model, task):
+def opencode(folder, model, task, origin=ORIGIN, key=KEY):
     config = {
         "$schema": "https://opencode.ai/config.json",
         "autoupdate": False,
@@ -89,7 +89,7 @@ def opencode(folder, model, task):
         "provider": {
             "gateway": {
                 "npm": "@ai-sdk/openai-compatible",
-                "options": {"baseURL": f"{ORIGIN}/v1", "apiKey": "{env:GATEWAY_KEY}"},
+                "options": {"baseURL": f"{origin}/v1", "apiKey": "{env:GATEWAY_KEY}"},
                 "models": {model: {"tool_call": True}},
             }
         },
@@ -99,7 +99,7 @@ def opencode(folder, model, task):
     write(folder / "home" / ".config" / "opencode" / "opencode.json", config)
     command = [program(OPENCODE, "bin/opencode"), "run", "--format", "json", "-m", f"gateway/{model}", task]
     return command, {
-        "GATEWAY_KEY": KEY,
+        "GATEWAY_KEY": key,
         "OPENCODE_DISABLE_AUTOUPDATE": "1",
         "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
         "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
@@ -107,7 +107,7 @@ def opencode(folder, model, task):
     }
 
 
-def gemini_cli(folder, model, task):
+def gemini_cli(folder, model, task, origin=ORIGIN, key=KEY):
     settings = {
         "general": {"disableAutoUpdate": True, "disableUpdateNag": True, "enableAutoUpdate": False},
         "privacy": {"usageStatisticsEnabled": False},
@@ -117,42 +117,42 @@ def gemini_cli(folder, model, task):
     write(folder / "home" / ".gemini" / "settings.json", settings)
     bundle = PACKAGES / "@google" / "gemini-cli" / "bundle" / "gemini.js"
     command = ["node", str(bundle), "-m", model, "--yolo", "-o", "json", "-p", task]
-    return command, {"GOOGLE_GEMINI_BASE_URL": ORIGIN, "GEMINI_API_KEY": KEY, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
+    return command, {"GOOGLE_GEMINI_BASE_URL": origin, "GEMINI_API_KEY": key, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
 
 
-def copilot(folder, model, task):
+def copilot(folder, model, task, origin=ORIGIN, key=KEY):
     command = [program("@github", "copilot-linux-x64/copilot"), "-p", task, "--allow-all-tools", "--allow-all-paths", "--output-format", "json"]
     return command, {
         "COPILOT_PROVIDER_TYPE": "openai",
-        "COPILOT_PROVIDER_BASE_URL": f"{ORIGIN}/v1",
-        "COPILOT_PROVIDER_API_KEY": KEY,
+        "COPILOT_PROVIDER_BASE_URL": f"{origin}/v1",
+        "COPILOT_PROVIDER_API_KEY": key,
         "COPILOT_MODEL": model,
         "COPILOT_OFFLINE": "true",
         "COPILOT_AUTO_UPDATE": "false",
     }
 
 
-def qwen_code(folder, model, task):
+def qwen_code(folder, model, task, origin=ORIGIN, key=KEY):
     settings = {"general": {"enableAutoUpdate": False}, "privacy": {"usageStatisticsEnabled": False}, "telemetry": {"enabled": False}}
     write(folder / "home" / ".qwen" / "settings.json", settings)
     command = [
         str(NODE), str(PACKAGES / "@qwen-code" / "qwen-code" / "cli.js"), "--auth-type", "openai", "-m", model,
         "--approval-mode", "yolo", "-o", "json", task,
     ]  # fmt: skip
-    return command, {"OPENAI_BASE_URL": f"{ORIGIN}/v1", "OPENAI_API_KEY": KEY, "OPENAI_MODEL": model}
+    return command, {"OPENAI_BASE_URL": f"{origin}/v1", "OPENAI_API_KEY": key, "OPENAI_MODEL": model}
 
 
-def pi(folder, model, task):
-    provider = {"baseUrl": f"{ORIGIN}/v1", "api": "openai-completions", "apiKey": "$GATEWAY_KEY", "models": [{"id": model}]}
+def pi(folder, model, task, origin=ORIGIN, key=KEY):
+    provider = {"baseUrl": f"{origin}/v1", "api": "openai-completions", "apiKey": "$GATEWAY_KEY", "models": [{"id": model}]}
     write(folder / "home" / ".pi" / "agent" / "models.json", {"providers": {"gateway": provider}})
     command = [
         str(NODE), str(PACKAGES / "@earendil-works" / "pi-coding-agent" / "dist" / "bundle" / "cli.js"), "--offline",
         "--provider", "gateway", "--model", model, "--mode", "json", "-p", task,
     ]  # fmt: skip
-    return command, {"GATEWAY_KEY": KEY, "PI_OFFLINE": "1"}
+    return command, {"GATEWAY_KEY": key, "PI_OFFLINE": "1"}
 
 
-def aider(folder, model, task):
+def aider(folder, model, task, origin=ORIGIN, key=KEY):
     # Its list of models; without it, it asks GitHub at start-up.
     known = folder / "home" / ".aider" / "caches" / "model_prices_and_context_window.json"
     write(known, {model: {"max_input_tokens": 100_000, "litellm_provider": "openai"}})
@@ -163,7 +163,7 @@ def aider(folder, model, task):
         "--analytics-disable", "--no-check-update", "--no-show-release-notes", "--no-show-model-warnings",
         "--auto-test", "--test-cmd", test, "--message", task, "note.txt",
     ]  # fmt: skip
-    return command, {"OPENAI_API_BASE": f"{ORIGIN}/v1", "OPENAI_API_KEY": KEY, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    return command, {"OPENAI_API_BASE": f"{origin}/v1", "OPENAI_API_KEY": key, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
 
 PROGRAMS = {"claude_code": claude_code, "codex": codex, "gemini_cli": gemini_cli, "aider": aider}

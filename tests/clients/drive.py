@@ -136,6 +136,7 @@ def suites(only, direct):
     if not direct:
         every.append(python + [str(HERE / "snippets.py")])
         every.append(python + [str(HERE / "claude_sign_in.py")])
+        every.append(python + [str(HERE / "wrong_key.py")])
     browser = node + [str(HERE / "browser.mjs")]
     chosen = [command for command in [*every, browser] if only in command[-1]]
     if browser in chosen and not shutil.which("chromium"):
