@@ -219,6 +219,7 @@ where
     F: Future<Output = ()> + 'static,
 {
     fn execute(&self, future: F) {
-        tokio::task::spawn_local(future);
+        // A task would copy the whole future when it is made and when it ends, which costs more than the box.
+        tokio::task::spawn_local(Box::pin(future));
     }
 }

@@ -1,0 +1,113 @@
+"""Measures what two workers on two cores carry beside one worker on one core.
+
+    cargo build --release --locked --bin llmgw
+    python3 tests/sizing/cores.py target/release/llmgw
+
+The gateway gets a share of each core (`--share`) by a control group, so this needs root; load and upstream use what is left. The share is
+small, because they take more CPU time for a request than the gateway. It prints, for one worker and for two, the requests per second, the
+CPU time of a request and what each worker took of it, in interleaved rounds, and the ratio. docs/sizing.md holds the figures.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import pathlib
+import statistics
+import tempfile
+
+import cluster
+import measure
+import nodes
+
+
+@contextlib.contextmanager
+def confined(gateway, cores, share):
+    """Lets the gateway run on so many cores, on each for this share of the time."""
+    root = pathlib.Path("/sys/fs/cgroup")
+    v2 = (root / "cgroup.controllers").exists()
+    root = root if v2 else root / "cpu"
+    group = root / f"llmgw-{os.getpid()}"
+    if v2:
+        (root / "cgroup.subtree_control").write_text("+cpu")
+    group.mkdir()
+    try:
+        quota = round(cluster.PERIOD_US * share * cores)
+        if v2:
+            (group / "cpu.max").write_text(f"{quota} {cluster.PERIOD_US}")
+        else:
+            (group / "cpu.cfs_period_us").write_text(str(cluster.PERIOD_US))
+            (group / "cpu.cfs_quota_us").write_text(str(quota))
+        (group / "cgroup.procs").write_text(str(gateway.child.pid))
+        for task in gateway.tasks():
+            os.sched_setaffinity(int(task.name), sorted(os.sched_getaffinity(0))[:cores])
+        yield
+    finally:
+        (root / "cgroup.procs").write_text(str(gateway.child.pid))
+        group.rmdir()
+
+
+def caller(port, seconds, pipe):
+    """Calls the gateway from a process of its own, and sends the number of answers and the exact seconds."""
+
+    async def run():
+        waits, _, exact, _ = await cluster.load([port], [measure.KEY] * cluster.KEYS, seconds, lambda: [])
+        pipe.send((len(waits), exact))
+        os._exit(0)
+
+    asyncio.run(run())
+
+
+def workers_of(gateway):
+    """Returns the CPU time in seconds of each thread of the data plane."""
+    named = {task: (task / "comm").read_text().strip() for task in gateway.tasks()}
+    return {name: int((task / "schedstat").read_text().split()[0]) / 1e9 for task, name in named.items() if name.startswith("data-")}
+
+
+def carried(options, cores, upstream):
+    """Returns the requests per second, the CPU time of one in microseconds, and the parts of the workers in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        gateway = measure.Gateway(options.binary, folder, upstream, LLMGW_WORKERS=str(cores))
+        try:
+            with confined(gateway, cores, options.share):
+                pipes = []
+                for _ in range(2):
+                    ours, theirs = multiprocessing.Pipe()
+                    multiprocessing.Process(target=caller, args=(gateway.port, options.seconds, theirs), daemon=True).start()
+                    pipes.append(ours)
+                before, cpu = workers_of(gateway), gateway.cpu()
+                found = [pipe.recv() for pipe in pipes]
+                after, cpu = workers_of(gateway), gateway.cpu() - cpu
+        finally:
+            gateway.stop()
+    answers, rate = sum(count for count, _ in found), sum(count / exact for count, exact in found)
+    # The CPU time contains the warm-up, whose answers are not counted.
+    answers *= (options.seconds + cluster.WARM_UP) / options.seconds
+    parts = [after[name] - before[name] for name in sorted(after)]
+    return rate, cpu / answers * 1e6, [part / sum(parts) for part in parts]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("binary")
+    parser.add_argument("--share", type=float, default=0.1)
+    parser.add_argument("--seconds", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    ours, theirs = multiprocessing.Pipe()
+    multiprocessing.Process(target=cluster.serve, args=(theirs,), daemon=True).start()
+    port, ratios = ours.recv(), []
+    print("| workers | requests/s | CPU of a request | parts of the workers | load average |\n|---|---|---|---|---|")
+    for _ in range(options.rounds):
+        rates = []
+        for cores in (1, 2):
+            rate, cpu, parts = carried(options, cores, port)
+            rates.append(rate)
+            print(f"| {cores} | {rate:,.0f} | {cpu:.1f} µs | {', '.join(f'{part:.0%}' for part in parts)} | {nodes.load_average()} |", flush=True)
+        ratios.append(rates[1] / rates[0])
+    print(f"two cores carry {statistics.median(ratios):.2f} times what one does ({min(ratios):.2f} to {max(ratios):.2f})")
+
+
+if __name__ == "__main__":
+    main()
