@@ -1,5 +1,5 @@
 // The gateways that share the database: how each is doing, what it has of limits, and what to do with one that is lost.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { at, call } from "../api/client";
 import { changed, useResource } from "../api/resource";
 import type { DetailedNode, ForgottenNode, Node, NodeShare, Nodes, Unused } from "../api/types";
@@ -16,6 +16,7 @@ import { Rows } from "../part/table";
 export function NodesPage() {
   const nodes = useResource<Nodes>("nodes");
   const open = param("node");
+  useWatch((nodes.data.value?.data.length ?? 0) > 0);
   return (
     <Page title="Nodes" lead="The gateways that share this database. Each serves by the changes of all.">
       <Loaded resource={nodes}>{(data) => <List of={data} />}</Loaded>
@@ -23,6 +24,18 @@ export function NodesPage() {
     </Page>
   );
 }
+
+/** Reads the list and the open node again while gateways share the database and the page is seen: a node that is lost sends nothing. */
+function useWatch(isShared: boolean): void {
+  useEffect(() => {
+    if (!isShared) return;
+    const timer = setInterval(() => !document.hidden && changed("nodes"), REREAD_MS);
+    return () => clearInterval(timer);
+  }, [isShared]);
+}
+
+/** A node is silent after five seconds without a sign of life. */
+const REREAD_MS = 2_000;
 
 const STANDINGS: Record<Node["standing"], { kind: MarkKind; word: string; about: string }> = {
   live: { kind: "ok", word: "live", about: "It is heard of." },
