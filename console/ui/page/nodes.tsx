@@ -85,13 +85,13 @@ function List({ of: { data, newest_version } }: { of: Nodes }) {
           { head: "Clock", width: 128, fold: 2, cell: (node) => <Clock of={node} /> },
           {
             head: "Release",
-            width: 112,
+            width: 136,
             fold: 4,
             cell: (node) => <Alike of={node} text={node.release} isOdd={node.release !== release} />,
           },
           {
             head: "Configuration",
-            width: 136,
+            width: 160,
             fold: 1,
             cell: (node) => <Alike of={node} text={node.file_digest.slice(0, 10)} isOdd={node.file_digest !== digest} />,
           },
