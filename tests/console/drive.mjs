@@ -15,6 +15,7 @@ import { hostileChecks } from "./hostile.mjs";
 import { keyboardChecks } from "./keyboard.mjs";
 import { listChecks } from "./lists.mjs";
 import { longListChecks } from "./long_lists.mjs";
+import { nodesChecks } from "./nodes.mjs";
 import { numberChecks } from "./numbers.mjs";
 import { alertChecks } from "./alerts.mjs";
 import { operateChecks } from "./operate.mjs";
@@ -56,6 +57,7 @@ const tables = [
   providerChecks,
   listChecks,
   extensionChecks,
+  nodesChecks,
   basePathChecks,
   deviceChecks,
 ];

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # usage: run.sh PATH-OF-LLMGW [PART-OF-A-NAME...]   drives the console in Chromium against the built gateway: sign-in, a key's mint, lists,
 # an ended session, lost races, strangers' texts, secrets, hidden tabs, axe-core on each page, and what the browser logs.
-# With parts of names only those checks run. Chromium is Debian's package: root installs it where it is missing. The last line counts the checks.
+# With parts of names only those checks run. Chromium is Debian's package: root installs it where it is missing. A PostgreSQL for the page of nodes is
+# found or unpacked as tests/sdk/postgres.py does. The last line counts the checks.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 binary=$(realpath "$1")

@@ -1,6 +1,7 @@
 """A PostgreSQL of a test run: a server with its own data, on one address, that ends with the run.
 
 Its programs are those of the machine, or Debian's packages, which tests/postgres/install unpacks below the target directory once.
+Started as a program, this file prints the URL of a server, which ends with the standard input.
 """
 
 import os
@@ -9,6 +10,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 
 from checks import eventually
@@ -94,3 +96,18 @@ class Postgres:
     def stop(self):
         self.end()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def main():
+    # A run that takes too long is ended with its children: the folder is removed then, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    server = Postgres()
+    try:
+        print(server.url, flush=True)
+        sys.stdin.read()
+    finally:
+        server.stop()
+
+
+if __name__ == "__main__":
+    main()
