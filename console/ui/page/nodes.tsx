@@ -142,7 +142,7 @@ function Clock({ of }: { of: Node }) {
 
 /** A value that all live nodes should have alike. */
 function Alike({ of, text, isOdd }: { of: Node; text: string; isOdd: boolean }) {
-  return isOdd && of.standing === "live" ? <State kind="warn" word={`${text}, differs`} /> : <span class="mono">{text}</span>;
+  return isOdd && of.standing === "live" ? <State kind="warn" word={`differs: ${text}`} /> : <span class="mono">{text}</span>;
 }
 
 function OneNode({ id }: { id: string }) {
