@@ -311,14 +311,13 @@ impl Statement<'_> {
     pub(crate) fn execute_each<V: Values>(
         &mut self,
         all: impl IntoIterator<Item = V>,
-        changed: impl FnMut(DbResult<usize>) -> DbResult<()>,
+        mut changed: impl FnMut(DbResult<usize>) -> DbResult<()>,
     ) -> DbResult<()> {
         match &mut self.0 {
             StatementOf::Sqlite(statement) => {
                 all.into_iter().map(|values| statement.execute(values)).try_for_each(changed)
             }
             StatementOf::Postgres(statement) => {
-                let mut changed = changed;
                 together(all, |some| statement.execute_each(some)?.into_iter().try_for_each(&mut changed))
             }
         }

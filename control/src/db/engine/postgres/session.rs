@@ -115,18 +115,26 @@ impl PostgresStatement<'_> {
 
     /// Runs the statement once for each of these values, with one wait for all answers.
     pub(crate) fn execute_each<V: Values>(&mut self, all: Vec<V>) -> DbResult<Vec<DbResult<usize>>> {
-        let bound = all.into_iter().map(|values| self.bind(values)).collect::<DbResult<Vec<_>>>()?;
-        let calls = bound.iter().map(|values| self.call(values)).collect::<Result<Vec<Call<'_>>, _>>()?;
+        let bound = self.bind_each(all)?;
+        let calls = self.calls(&bound)?;
         let changed = |count: Result<u64, pg::Error>| usize::try_from(count?).map_err(DbError::bad_value);
         Ok(self.session.execute_each(&calls)?.into_iter().map(changed).collect())
     }
 
     /// As [`Self::execute_each`]; returns the rows of each.
     pub(crate) fn query_each<V: Values>(&mut self, all: Vec<V>) -> DbResult<Vec<PostgresRows>> {
-        let bound = all.into_iter().map(|values| self.bind(values)).collect::<DbResult<Vec<_>>>()?;
-        let calls = bound.iter().map(|values| self.call(values)).collect::<Result<Vec<Call<'_>>, _>>()?;
+        let bound = self.bind_each(all)?;
+        let calls = self.calls(&bound)?;
         let found = |rows: Result<Vec<pg::Row>, pg::Error>| Ok(PostgresRows { rows: rows?, next: 0 });
         self.session.query_each(&calls)?.into_iter().map(found).collect()
+    }
+
+    fn bind_each<V: Values>(&self, all: Vec<V>) -> DbResult<Vec<Vec<OwnedValue>>> {
+        all.into_iter().map(|values| self.bind(values)).collect()
+    }
+
+    fn calls<'v>(&self, all: &'v [Vec<OwnedValue>]) -> DbResult<Vec<Call<'v>>> {
+        all.iter().map(|values| Ok(self.call(values)?)).collect()
     }
 
     /// Returns the values in the order of the parameters. A value is lent only while it is bound.
