@@ -138,25 +138,31 @@ async fn the_header_fields_determine_the_body_end_and_connection_reuse() {
     }
 }
 
-/// STR-1: joins chunks that arrive together.
-/// A connection, on which requests are answered with a body.
+/// Answers a request with a body.
 async fn answers(connection: &mut UpstreamConnection, upstream: &mut TcpStream) {
     let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
     assert_eq!(answered(connection, upstream, answer).await.unwrap(), 200);
     assert_eq!(body(connection).await, b"ok");
 }
 
-/// The name of the upstream may have another address by then.
-#[tokio::test]
-async fn an_old_connection_takes_no_further_requests() {
-    let (pool, origin) = (Pool::default(), origin());
+/// Returns a connection that has rested twice in the pool, the second time a second before it was old, and its upstream.
+async fn nearly_old(pool: &Pool, origin: &Origin) -> (Box<UpstreamConnection>, TcpStream) {
     let (connection, mut upstream) = connected().await;
     let mut connection = Box::new(connection);
     for now in [5, 4 + AGE_SECONDS_MAX] {
         answers(&mut connection, &mut upstream).await;
-        pool.put(&origin, connection, now);
-        connection = pool.take(&origin).expect("it is young");
+        pool.put(origin, connection, now);
+        pool.sweep(now);
+        connection = pool.take(origin).expect("it is young");
     }
+    (connection, upstream)
+}
+
+/// The name of the upstream may have another address by then.
+#[tokio::test]
+async fn an_old_connection_takes_no_further_requests() {
+    let (pool, origin) = (Pool::default(), origin());
+    let (mut connection, mut upstream) = nearly_old(&pool, &origin).await;
     answers(&mut connection, &mut upstream).await;
     pool.put(&origin, connection, 5 + AGE_SECONDS_MAX);
     assert!(pool.take(&origin).is_none());
@@ -167,19 +173,13 @@ async fn an_old_connection_takes_no_further_requests() {
 #[tokio::test]
 async fn a_connection_that_grows_old_while_it_rests_is_closed() {
     let (pool, origin) = (Pool::default(), origin());
-    let (connection, mut upstream) = connected().await;
-    let mut connection = Box::new(connection);
-    for now in [5, 4 + AGE_SECONDS_MAX] {
-        answers(&mut connection, &mut upstream).await;
-        pool.put(&origin, connection, now);
-        pool.sweep(now);
-        connection = pool.take(&origin).expect("it is young");
-    }
+    let (connection, _upstream) = nearly_old(&pool, &origin).await;
     pool.put(&origin, connection, 4 + AGE_SECONDS_MAX);
     pool.sweep(5 + AGE_SECONDS_MAX);
     assert!(pool.take(&origin).is_none());
 }
 
+/// STR-1: joins chunks that arrive together.
 #[tokio::test]
 async fn chunks_that_arrive_together_are_joined() {
     let (mut connection, mut upstream) = connected().await;
