@@ -30,6 +30,8 @@ TICK = os.sysconf("SC_CLK_TCK")
 # Each key has a hard limit, and is used at one node, as behind a load balancer that keeps callers on nodes.
 KEYS, CONNECTIONS, LIMIT = 8, 16, ("month", 1_000_000_000)
 PERIOD_US = 20_000
+# Before this process leaves the first core to the nodes.
+CORES = sorted(os.sched_getaffinity(0))
 WARM_UP = 3
 HEAD = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 
@@ -108,17 +110,17 @@ async def load(ports, keys, seconds, counted):
 
 
 @contextlib.contextmanager
-def confined(gateways, share):
-    """Gives each gateway this share of the first core, and the other cores to everything that this process starts from now on."""
+def confined(gateways, share, cores=1):
+    """Lets each gateway run on the first cores, on each for this share of the time."""
     v2 = pathlib.Path("/sys/fs/cgroup/cgroup.controllers").exists()
     root = pathlib.Path("/sys/fs/cgroup" if v2 else "/sys/fs/cgroup/cpu")
-    groups, others = [root / f"llmgw-{os.getpid()}-{number}" for number in range(len(gateways))], os.sched_getaffinity(0)
+    groups = [root / f"llmgw-{os.getpid()}-{number}" for number in range(len(gateways))]
     try:
         if v2:
             (root / "cgroup.subtree_control").write_text("+cpu")
         for gateway, group in zip(gateways, groups):
             group.mkdir()
-            quota = round(PERIOD_US * share)
+            quota = round(PERIOD_US * share * cores)
             if v2:
                 (group / "cpu.max").write_text(f"{quota} {PERIOD_US}")
             else:
@@ -126,7 +128,7 @@ def confined(gateways, share):
                 (group / "cpu.cfs_quota_us").write_text(str(quota))
             (group / "cgroup.procs").write_text(str(gateway.child.pid))
             for task in gateway.tasks():
-                os.sched_setaffinity(int(task.name), {min(others)})
+                os.sched_setaffinity(int(task.name), CORES[:cores])
         yield
     finally:
         for gateway, group in zip(gateways, groups):
@@ -280,13 +282,13 @@ def main():
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.Process(target=serve, args=(theirs,), daemon=True)
     process.start()
-    port, cores = ours.recv(), os.sched_getaffinity(0)
+    port = ours.recv()
     # The upstream, the load and PostgreSQL; the nodes are moved to the first core.
     for each in (process.pid, 0):
-        os.sched_setaffinity(each, cores - {min(cores)} or cores)
+        os.sched_setaffinity(each, CORES[1:] or CORES)
     with nodes.folder() as folder:
         throughput(options, port)
-        os.sched_setaffinity(0, cores)
+        os.sched_setaffinity(0, CORES)
         transactions(options, port, folder)
         storing(options, port)
     process.terminate()

@@ -10,42 +10,14 @@ CPU time of a request and what each worker took of it, in interleaved rounds, an
 
 import argparse
 import asyncio
-import contextlib
 import multiprocessing
 import os
-import pathlib
 import statistics
 import tempfile
 
 import cluster
 import measure
 import nodes
-
-
-@contextlib.contextmanager
-def confined(gateway, cores, share):
-    """Lets the gateway run on so many cores, on each for this share of the time."""
-    root = pathlib.Path("/sys/fs/cgroup")
-    v2 = (root / "cgroup.controllers").exists()
-    root = root if v2 else root / "cpu"
-    group = root / f"llmgw-{os.getpid()}"
-    if v2:
-        (root / "cgroup.subtree_control").write_text("+cpu")
-    group.mkdir()
-    try:
-        quota = round(cluster.PERIOD_US * share * cores)
-        if v2:
-            (group / "cpu.max").write_text(f"{quota} {cluster.PERIOD_US}")
-        else:
-            (group / "cpu.cfs_period_us").write_text(str(cluster.PERIOD_US))
-            (group / "cpu.cfs_quota_us").write_text(str(quota))
-        (group / "cgroup.procs").write_text(str(gateway.child.pid))
-        for task in gateway.tasks():
-            os.sched_setaffinity(int(task.name), sorted(os.sched_getaffinity(0))[:cores])
-        yield
-    finally:
-        (root / "cgroup.procs").write_text(str(gateway.child.pid))
-        group.rmdir()
 
 
 def caller(port, seconds, pipe):
@@ -70,7 +42,7 @@ def carried(options, cores, upstream):
     with tempfile.TemporaryDirectory() as folder:
         gateway = measure.Gateway(options.binary, folder, upstream, LLMGW_WORKERS=str(cores))
         try:
-            with confined(gateway, cores, options.share):
+            with cluster.confined([gateway], options.share, cores):
                 pipes = []
                 for _ in range(2):
                     ours, theirs = multiprocessing.Pipe()
