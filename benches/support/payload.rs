@@ -36,7 +36,7 @@ pub(crate) fn request(bytes_min: usize, stream: bool) -> Bytes {
     Bytes::from(format!("{head}\"messages\":{messages}}}"))
 }
 
-/// What a request asks for.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asks {
     Chat,

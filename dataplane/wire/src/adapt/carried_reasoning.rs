@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 
 /// The start of every signature that carries something for another protocol's target.
 pub(super) const MARK: &str = "llmgw1:";
-/// What follows the mark for encrypted reasoning.
+/// The word behind the mark of a signature that carries encrypted reasoning.
 const REASONING: &str = "reasoning:";
 /// The maximum length of encrypted reasoning in bytes. Longer reasoning is left out.
 const ENCRYPTED_BYTES_MAX: usize = 512 * 1024;
@@ -18,7 +18,7 @@ pub(super) struct EncryptedReasoning<'a> {
     pub(super) encrypted: &'a str,
 }
 
-/// Returns the signature that carries the reasoning of the target `origin`, `None` if there is none or too much of it.
+/// Returns the signature that carries reasoning of the target `origin`. `None` if the reasoning is empty or too long.
 pub(super) fn carry(origin: &str, reasoning: EncryptedReasoning<'_>) -> Option<String> {
     let EncryptedReasoning { id, encrypted } = reasoning;
     let fits = !encrypted.is_empty() && encrypted.len() <= ENCRYPTED_BYTES_MAX;

@@ -81,7 +81,7 @@ impl StopCut {
         std::mem::take(&mut self.held)
     }
 
-    /// Returns the position from which the held text is the beginning of a sequence; its length if there is none.
+    /// Returns the first position from which the rest of the held text begins a sequence, or the length of the text.
     fn open_from(&self) -> usize {
         let longest = self.stops.iter().map(String::len).max().unwrap_or_default();
         let least = self.held.len().saturating_sub(longest.saturating_sub(1));

@@ -13,7 +13,7 @@ use crate::adapt::carried_reasoning::{self, MARK};
 pub(super) const CLAUDE: &str = "claudeSignature";
 pub(super) const REDACTED: &str = "claudeRedacted";
 pub(super) const ENCRYPTED: &str = "encryptedReasoning";
-/// What follows the mark, for each kind of thought of Claude.
+/// The words behind the mark, one for each kind of thought of Claude.
 const SIGNED: &str = "signed:";
 const HIDDEN: &str = "hidden:";
 /// Clients write this in place of a signature that they lack.
