@@ -94,7 +94,7 @@ async fn calls(
             assert!(matches!(status, 200 | 401 | 429 | 503), "{}: {answer:?}", subject.user);
             seen.push(Seen { user: subject.user.clone(), node: at, started, status, id });
         }
-        random.pause_ms(40, 200).await;
+        random.pause_ms(100, 400).await;
     }
     seen
 }

@@ -2,7 +2,7 @@
 //! is compared with what the database says: hard limits are never exceeded and can be used up, each completed answer has one
 //! record, a revoked key is refused, and changes happen once and in one order.
 //!
-//! `cargo test` runs one round of six rows. More rounds of any row need a machine of their own and print what they did:
+//! `cargo test` runs one round of six rows, `.ci/run nemesis` 20 of each. More rounds of a row print what they did:
 //! `cargo test --test main nodes::nemesis -- --ignored --nocapture --test-threads=1`. `LLMGW_NEMESIS_ROUNDS=500` runs more rounds,
 //! `LLMGW_NEMESIS_FIRST=37` starts with another seed.
 
