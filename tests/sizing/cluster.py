@@ -3,24 +3,22 @@
     cargo build --release --locked --bin llmgw --example fill_journal
     python3 tests/sizing/cluster.py target/release/llmgw target/release/examples/fill_journal
 
-Each node gets the same share of the first core by a control group, so this needs root; everything else runs on the other cores. The
-share (`--share`) is small, because a node takes less CPU time for a request than the load and the upstream together, which one other
-core must carry for four nodes. It prints tables, with the load average of the machine: with other work on it, take the CPU times.
+Each node gets the same share of the first core (`--share`) by a control group, so this needs root; everything else runs on the other
+cores: PostgreSQL, wrk and nginx (apt-get install wrk nginx-light). It prints tables, with the load average of the machine: with other work on it, take the CPU times.
 docs/cluster.md holds the figures.
 """
 
 import argparse
-import asyncio
 import contextlib
 import json
-import multiprocessing
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import time
 
-import measure
+import load
 import nodes
 import scale
 from nodes import Line
@@ -33,82 +31,6 @@ PERIOD_US = 20_000
 # Before this process leaves the first core to the nodes.
 CORES = sorted(os.sched_getaffinity(0))
 WARM_UP = 3
-HEAD = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
-
-
-class Messages(asyncio.Protocol):
-    """Collects whole messages of HTTP/1.1 from a connection."""
-
-    data = b""
-
-    def connection_made(self, transport):
-        self.transport = transport
-
-    def data_received(self, data):
-        self.data += data
-        while (end := self.data.find(b"\r\n\r\n")) >= 0 and len(self.data) >= (whole := end + 4 + int(HEAD.search(self.data, 0, end + 4)[1])):
-            message, self.data = self.data[:whole], self.data[whole:]
-            self.received(message)
-
-
-class Answers(Messages):
-    """The upstream: answers each request with the same answer of 1 KB."""
-
-    whole = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(measure.WHOLE) + measure.WHOLE
-
-    def received(self, _):
-        self.transport.write(self.whole)
-
-
-class Asks(Messages):
-    """A caller: sends the next request as soon as it has the answer. One that the node had no share of the limit for is repeated."""
-
-    def __init__(self, raw, waits, refused):
-        self.raw, self.waits, self.refused = raw, waits, refused
-
-    def connection_made(self, transport):
-        super().connection_made(transport)
-        self.ask()
-
-    def ask(self):
-        self.sent = time.monotonic()
-        self.transport.write(self.raw)
-
-    def received(self, answer):
-        found = {b"200": self.waits, b"429": self.refused}.get(answer[9:12])
-        if found is None:
-            raise SystemExit(answer.decode())
-        found.append(time.monotonic() - self.sent)
-        self.ask()
-
-
-def serve(pipe):
-    async def run():
-        server = await asyncio.get_running_loop().create_server(Answers, "127.0.0.1", 0)
-        pipe.send(server.sockets[0].getsockname()[1])
-        await server.serve_forever()
-
-    asyncio.run(run())
-
-
-async def load(ports, keys, seconds, counted):
-    """Calls `counted` before and after the seconds, which begin when all callers have been served for a while. Returns the times of
-    the answers, the number of refusals, the exact seconds, and the differences of what `counted` returned."""
-    waits, refused, loop = [], [], asyncio.get_running_loop()
-    for at, port in enumerate(ports):
-        for number in range(CONNECTIONS):
-            key = keys[at * KEYS + number % KEYS]
-            raw = measure.request("/v1/chat/completions", measure.chat()).replace(measure.KEY.encode(), key.encode())
-            await loop.create_connection(lambda raw=raw: Asks(raw, waits, refused), "127.0.0.1", port)
-    await asyncio.sleep(WARM_UP)
-    before, began = counted(), time.monotonic()
-    waits.clear()
-    refused.clear()
-    await asyncio.sleep(seconds)
-    waits, seconds = sorted(waits), time.monotonic() - began
-    return waits, len(refused), seconds, [after - earlier for earlier, after in zip(before, counted())]
-
-
 @contextlib.contextmanager
 def confined(gateways, share, cores=1):
     """Lets each gateway run on the first cores, on each for this share of the time."""
@@ -167,14 +89,19 @@ def throughput(options, port):
     for count in (1, 2, 4):
         with nodes.cluster(options.binary, count, port) as (postgres, gateways):
             line = Line(gateways[0])
-            keys = [nodes.make_key(line, f"caller {number}", LIMIT) for number in range(KEYS * count)]
+            keys = lambda at: [nodes.make_key(line, f"caller {number} of node {at}", LIMIT) for number in range(KEYS)]
+            callers = [(gateway.port, keys(at)) for at, gateway in enumerate(gateways)]
+            counted = lambda: (sum(gateway.cpu() for gateway in gateways), cpu_of_server(postgres), commits(postgres))
             with confined(gateways, options.share):
-                counted = lambda: (sum(gateway.cpu() for gateway in gateways), cpu_of_server(postgres), commits(postgres))
-                waits, refused, seconds, counts = asyncio.run(load([gateway.port for gateway in gateways], keys, options.seconds, counted))
-            node, server = (cpu / len(waits) * 1e6 for cpu in counts[:2])
-            rate, middle, late = len(waits) / seconds, waits[len(waits) // 2] * 1e3, waits[len(waits) * 99 // 100] * 1e3
-            times = [f"{middle:.1f}, {late:.1f} ms", f"{node:.0f}, {server:.0f} µs", f"{counts[2] / seconds:.0f}"]
-            row(count, f"{rate:,.0f}", f"{rate / count:,.0f}", refused, *times)
+                load.call(callers, CONNECTIONS, WARM_UP)
+                before = counted()
+                found = load.call(callers, CONNECTIONS, options.seconds)
+                counts = [after - earlier for earlier, after in zip(before, counted())]
+            served, rate = (sum(getattr(one, name) for one in found) for name in ("served", "rate"))
+            node, server = (cpu / served * 1e6 for cpu in counts[:2])
+            middle, late = statistics.median(one.median for one in found), max(one.late for one in found)
+            times = [f"{middle:.1f}, {late:.1f} ms", f"{node:.0f}, {server:.0f} µs", f"{counts[2] / options.seconds:.0f}"]
+            row(count, f"{rate:,.0f}", f"{rate / count:,.0f}", sum(one.refused for one in found), *times)
 
 
 def statement(file, name):
@@ -275,23 +202,17 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("binary")
     parser.add_argument("fill_journal")
-    parser.add_argument("--share", type=float, default=0.05)
+    parser.add_argument("--share", type=float, default=0.25)
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--records", type=int, default=500_000)
     options = parser.parse_args()
-    ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.Process(target=serve, args=(theirs,), daemon=True)
-    process.start()
-    port = ours.recv()
     # The upstream, the load and PostgreSQL; the nodes are moved to the first core.
-    for each in (process.pid, 0):
-        os.sched_setaffinity(each, CORES[1:] or CORES)
-    with nodes.folder() as folder:
+    os.sched_setaffinity(0, CORES[1:] or CORES)
+    with load.upstream() as port, nodes.folder() as folder:
         throughput(options, port)
         os.sched_setaffinity(0, CORES)
         transactions(options, port, folder)
         storing(options, port)
-    process.terminate()
 
 
 if __name__ == "__main__":

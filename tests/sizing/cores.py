@@ -4,31 +4,18 @@
     python3 tests/sizing/cores.py target/release/llmgw
 
 The gateway gets a share of each core (`--share`) by a control group, so this needs root; load and upstream use what is left. The share is
-small, because they take more CPU time for a request than the gateway. It prints, for one worker and for two, the requests per second, the
+less than half, because they take as much CPU time for a request as the gateway. It prints, for one worker and for two, the requests per second, the
 CPU time of a request and what each worker took of it, in interleaved rounds, and the ratio. docs/sizing.md holds the figures.
 """
 
 import argparse
-import asyncio
-import multiprocessing
-import os
 import statistics
 import tempfile
 
 import cluster
+import load
 import measure
 import nodes
-
-
-def caller(port, seconds, pipe):
-    """Calls the gateway from a process of its own, and sends the number of answers and the exact seconds."""
-
-    async def run():
-        waits, _, exact, _ = await cluster.load([port], [measure.KEY] * cluster.KEYS, seconds, lambda: [])
-        pipe.send((len(waits), exact))
-        os._exit(0)
-
-    asyncio.run(run())
 
 
 def workers_of(gateway):
@@ -43,41 +30,35 @@ def carried(options, cores, upstream):
         gateway = measure.Gateway(options.binary, folder, upstream, LLMGW_WORKERS=str(cores))
         try:
             with cluster.confined([gateway], options.share, cores):
-                pipes = []
-                for _ in range(2):
-                    ours, theirs = multiprocessing.Pipe()
-                    multiprocessing.Process(target=caller, args=(gateway.port, options.seconds, theirs), daemon=True).start()
-                    pipes.append(ours)
+                callers = [(gateway.port, [measure.KEY])] * 2
+                load.call(callers, cluster.CONNECTIONS, cluster.WARM_UP)
                 before, cpu = workers_of(gateway), gateway.cpu()
-                found = [pipe.recv() for pipe in pipes]
+                found = load.call(callers, cluster.CONNECTIONS, options.seconds)
                 after, cpu = workers_of(gateway), gateway.cpu() - cpu
         finally:
             gateway.stop()
-    answers, rate = sum(count for count, _ in found), sum(count / exact for count, exact in found)
-    # The CPU time contains the warm-up, whose answers are not counted.
-    answers *= (options.seconds + cluster.WARM_UP) / options.seconds
+    served, rate = (sum(getattr(one, name) for one in found) for name in ("served", "rate"))
     parts = [after[name] - before[name] for name in sorted(after)]
-    return rate, cpu / answers * 1e6, [part / sum(parts) for part in parts]
+    return rate, cpu / served * 1e6, [part / sum(parts) for part in parts]
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("binary")
-    parser.add_argument("--share", type=float, default=0.1)
+    parser.add_argument("--share", type=float, default=0.3)
     parser.add_argument("--seconds", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    ours, theirs = multiprocessing.Pipe()
-    multiprocessing.Process(target=cluster.serve, args=(theirs,), daemon=True).start()
-    port, ratios = ours.recv(), []
+    ratios = []
     print("| workers | requests/s | CPU of a request | parts of the workers | load average |\n|---|---|---|---|---|")
-    for _ in range(options.rounds):
-        rates = []
-        for cores in (1, 2):
-            rate, cpu, parts = carried(options, cores, port)
-            rates.append(rate)
-            print(f"| {cores} | {rate:,.0f} | {cpu:.1f} µs | {', '.join(f'{part:.0%}' for part in parts)} | {nodes.load_average()} |", flush=True)
-        ratios.append(rates[1] / rates[0])
+    with load.upstream() as port:
+        for _ in range(options.rounds):
+            rates = []
+            for cores in (1, 2):
+                rate, cpu, parts = carried(options, cores, port)
+                rates.append(rate)
+                print(f"| {cores} | {rate:,.0f} | {cpu:.1f} µs | {', '.join(f'{part:.0%}' for part in parts)} | {nodes.load_average()} |", flush=True)
+            ratios.append(rates[1] / rates[0])
     print(f"two cores carry {statistics.median(ratios):.2f} times what one does ({min(ratios):.2f} to {max(ratios):.2f})")
 
 
