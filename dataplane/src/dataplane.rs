@@ -56,13 +56,13 @@ pub fn new(params: Params) -> io::Result<Dataplane> {
     let (ready, readiness) = channel();
     for (index, usage) in usage_logs.into_iter().enumerate() {
         let (sender, inbox) = mpsc::channel(WORKER_MESSAGES.max());
-        dataplane.workers.push(WorkerHandle { inbox: sender, live: Arc::default() });
         let process = Arc::clone(&dataplane.process);
-        let counters = process.counters.get(index).cloned();
+        let load = process.loads.get(index).cloned().unwrap_or_default();
+        dataplane.workers.push(WorkerHandle { inbox: sender, load });
         let ready = ready.clone();
         let thread = dataplane.process.alarm.spawn(&format!("data-{index}"), move || {
             // Created on its own thread, because a worker is not `Send`.
-            let worker = Rc::new(Worker::new(process, counters.unwrap_or_default(), usage));
+            let worker = Rc::new(Worker::new(process, index, usage));
             run(&worker, inbox, ready)
         })?;
         dataplane.threads.push(thread);
@@ -249,5 +249,149 @@ impl Dataplane {
             tokio::time::sleep(DRAIN_LOOK).await;
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::Request;
+    use http::header::{AUTHORIZATION, CONNECTION, HOST};
+    use http_body_util::{BodyExt as _, Full};
+    use hyper::client::conn::{http1, http2};
+    use hyper_util::rt::{TokioExecutor, TokioIo};
+    use shared::routing::EchoOptions;
+    use tokio::net::TcpStream;
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::fixture::{ADMIN, Fixture, asks, echo};
+
+    fn serving() -> (Fixture, SocketAddr) {
+        let fixture = Fixture::start(vec![echo("e", EchoOptions::default())]);
+        let listener = listen(([127, 0, 0, 1], 0).into()).unwrap();
+        let address = fixture.dataplane.serve(listener, fixture.dataplane.handler()).unwrap();
+        (fixture, address)
+    }
+
+    /// Ends a second in which the worker was busy and another one was not; returns the number of connections that are to
+    /// move.
+    async fn relieve(fixture: &Fixture) -> u64 {
+        let (reply, moved) = oneshot::channel();
+        let message = Message::run(|worker| async move {
+            worker.connections.sweep();
+            reply.send(worker.connections.relieve(100, 0)).unwrap();
+        });
+        fixture.dataplane.workers[0].inbox.send(message).await.unwrap();
+        moved.await.unwrap()
+    }
+
+    fn post(uri: &str, stream: bool) -> Request<Full<Bytes>> {
+        let request = Request::post(uri).header(AUTHORIZATION, format!("Bearer {ADMIN}"));
+        request.body(Full::from(asks("line", stream))).unwrap()
+    }
+
+    async fn connect_http1(address: SocketAddr) -> http1::SendRequest<Full<Bytes>> {
+        let tcp = TcpStream::connect(address).await.unwrap();
+        let (client, connection) = http1::handshake(TokioIo::new(tcp)).await.unwrap();
+        tokio::spawn(connection);
+        client
+    }
+
+    /// Sends a request; returns true if its answer is the last one of the connection.
+    async fn is_last(client: &mut http1::SendRequest<Full<Bytes>>) -> bool {
+        client.ready().await.unwrap();
+        let mut request = post("/v1/chat/completions", false);
+        request.headers_mut().insert(HOST, http::HeaderValue::from_static("gateway.test"));
+        let answer = client.send_request(request).await.unwrap();
+        assert_eq!(answer.status(), 200);
+        let is_last = answer.headers().get(CONNECTION).is_some_and(|value| value == "close");
+        answer.into_body().collect().await.unwrap();
+        is_last
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_to_move_ends_with_its_next_answer() {
+        let (fixture, address) = serving();
+        let mut clients = [connect_http1(address).await, connect_http1(address).await];
+        let mut resting = connect_http1(address).await;
+        assert!(!is_last(&mut resting).await);
+        let mut moved = 0;
+        // The worker's own sweep may end the second too.
+        while moved == 0 {
+            for client in &mut clients {
+                assert!(!is_last(client).await);
+            }
+            moved = relieve(&fixture).await;
+        }
+        let ended = [is_last(&mut clients[0]).await, is_last(&mut clients[1]).await];
+        assert_eq!((moved, ended[0] != ended[1]), (1, true), "{ended:?}");
+        let [first, second] = clients;
+        let (mut left, mut kept) = if ended[0] { (first, second) } else { (second, first) };
+        assert!(left.ready().await.is_err(), "the connection is closed");
+        let mut new = connect_http1(address).await;
+        for client in [&mut kept, &mut resting, &mut new] {
+            assert!(!is_last(client).await);
+        }
+    }
+
+    const OVER_HTTP2: &str = "http://gateway.test/v1/chat/completions";
+
+    /// Connects, and begins a stream of which only the first bytes arrive until it is read.
+    async fn connect_http2(
+        address: SocketAddr,
+    ) -> (http2::SendRequest<Full<Bytes>>, http::Response<hyper::body::Incoming>) {
+        let tcp = TcpStream::connect(address).await.unwrap();
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(16);
+        let (mut client, connection) = builder.handshake(TokioIo::new(tcp)).await.unwrap();
+        tokio::spawn(connection);
+        let running = client.send_request(post(OVER_HTTP2, true)).await.unwrap();
+        (client, running)
+    }
+
+    /// Sends a request; returns false if the connection takes no more.
+    async fn answers(client: &mut http2::SendRequest<Full<Bytes>>) -> bool {
+        if client.ready().await.is_err() {
+            return false;
+        }
+        match client.send_request(post(OVER_HTTP2, false)).await {
+            Ok(answer) => {
+                assert_eq!(answer.status(), 200);
+                answer.into_body().collect().await.unwrap();
+                true
+            }
+            Err(error) => {
+                assert!(error.is_canceled(), "it was not sent: {error}");
+                false
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_http2_connection_that_is_to_move_ends_after_its_streams() {
+        let (fixture, address) = serving();
+        let (mut first, running) = connect_http2(address).await;
+        let (mut second, running_too) = connect_http2(address).await;
+        let mut moved = 0;
+        while moved == 0 {
+            assert!(answers(&mut first).await && answers(&mut second).await);
+            moved = relieve(&fixture).await;
+        }
+        assert_eq!(moved, 1);
+        // The GOAWAY arrives at an unknown time.
+        let mut kept = loop {
+            if !answers(&mut first).await {
+                break second;
+            }
+            if !answers(&mut second).await {
+                break first;
+            }
+        };
+        for stream in [running, running_too] {
+            let body = stream.into_body().collect().await.unwrap().to_bytes();
+            assert!(body.ends_with(b"data: [DONE]\n\n"), "{body:?}");
+        }
+        assert!(answers(&mut kept).await && answers(&mut connect_http2(address).await.0).await);
     }
 }

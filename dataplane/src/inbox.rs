@@ -10,7 +10,7 @@ use crate::server::accept::{self, Accepted};
 use crate::server::io::Order;
 use crate::worker::Worker;
 
-/// A worker's inbox and its number of connections.
+/// A worker's inbox and its load.
 pub(crate) type WorkerHandle = accept::WorkerHandle<Message>;
 
 /// Message to a worker from another thread.

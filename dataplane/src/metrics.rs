@@ -36,6 +36,7 @@ pub(crate) struct Counters {
     pub(crate) quota_warnings: AtomicU64,
     pub(crate) input_tokens: AtomicU64,
     pub(crate) output_tokens: AtomicU64,
+    pub(crate) connections_moved: AtomicU64,
     pub(crate) first_content: Histogram,
     pub(crate) duration: Histogram,
     pub(crate) queue: Histogram,

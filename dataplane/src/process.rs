@@ -19,6 +19,7 @@ use crate::admit::line::{LineEnd, LineTerms};
 use crate::memory_budget::MemoryBudget;
 use crate::metrics::Counters;
 use crate::plan::response_affinity::{AffinityParams, ResponseAffinity};
+use crate::server::balance::WorkerLoad;
 use crate::server::body::BodyLimits;
 use crate::server::unpack::Unpackers;
 use crate::settings::Settings;
@@ -81,6 +82,8 @@ pub(crate) struct Process {
     pub(crate) connections: Arc<AtomicUsize>,
     /// The counters of each worker.
     pub(crate) counters: Vec<Arc<Counters>>,
+    /// The load of each worker.
+    pub(crate) loads: Vec<Arc<WorkerLoad>>,
 }
 
 impl std::fmt::Debug for Process {
@@ -130,6 +133,7 @@ impl Process {
             connections: Arc::clone(&activity.connections),
             activity,
             counters: (0..workers).map(|_| Arc::default()).collect(),
+            loads: (0..workers).map(|_| Arc::default()).collect(),
         };
         Ok((process, usage_logs))
     }

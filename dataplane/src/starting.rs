@@ -88,7 +88,7 @@ fn run(
         let server =
             StartingServer(Rc::new(Answers { connections, build, base_path, ids: RequestIds::new() }));
         // Nothing is sent to the worker: it is the one that accepts.
-        let worker = WorkerHandle { inbox: mpsc::channel::<Message>(1).0, live: Arc::default() };
+        let worker = WorkerHandle { inbox: mpsc::channel::<Message>(1).0, load: Arc::default() };
         // The listener is not closed: the workers go on with it.
         let (_open, close) = watch::channel(None);
         tokio::select! {

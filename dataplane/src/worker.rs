@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use shared::snapshot::Route;
@@ -14,13 +15,14 @@ use wire::request::Head;
 
 use crate::adapt::RoutedRequest;
 use crate::clock::CoarseClock;
-use crate::metrics::Counters;
+use crate::metrics::{Counters, add};
 use crate::process::Process;
 use crate::record::UsageRecorder;
 use crate::relay::{LateUsageQueue, RelayContext};
 use crate::request_id::RequestIds;
 use crate::request_span::RequestSpans;
 use crate::running::RunningList;
+use crate::server::balance::BusyMeter;
 use crate::server::body::HeldBody;
 use crate::server::connections::Connections;
 use crate::upstream::Upstreams;
@@ -38,6 +40,8 @@ pub(crate) struct Worker {
     pub(crate) request_ids: RequestIds,
     /// `None` if requests are not traced.
     pub(crate) spans: Option<RequestSpans>,
+    /// The place among the workers of the process.
+    index: usize,
     clock: CoarseClock,
     /// Timers for reuse by later attempts.
     timers: RefCell<Vec<Pin<Box<Sleep>>>>,
@@ -53,7 +57,9 @@ impl std::fmt::Debug for Worker {
 const TIMERS_MAX: usize = 1_024;
 
 impl Worker {
-    pub(crate) fn new(process: Arc<Process>, counters: Arc<Counters>, usage: Box<dyn UsageLog>) -> Self {
+    /// Creates the state of the worker with this index.
+    pub(crate) fn new(process: Arc<Process>, index: usize, usage: Box<dyn UsageLog>) -> Self {
+        let counters = process.counters.get(index).cloned().unwrap_or_default();
         let (clock, settings) = (CoarseClock::default(), Arc::clone(&process.settings));
         let upstreams = Rc::new(Upstreams {
             pool: Pool::default(),
@@ -80,6 +86,7 @@ impl Worker {
             running: Rc::new(RunningList::new(shared::clock::unix_ms())),
             request_ids: RequestIds::new(),
             spans,
+            index,
             clock,
             timers: RefCell::default(),
         }
@@ -110,15 +117,33 @@ impl Worker {
     }
 
     /// Runs once a second until the worker ends: advances the clock, closes connections with slow heads or without
-    /// activity, closes idle upstream connections, and lets a full usage log check for room.
+    /// activity, balances the load of the workers, closes idle upstream connections, and lets a full usage log check for
+    /// room.
     pub(crate) async fn sweep(self: Rc<Self>) {
+        let mut meter = BusyMeter::new();
         let mut second = tokio::time::interval(Duration::from_secs(1));
         loop {
             second.tick().await;
             self.clock.advance();
             self.connections.sweep();
+            if let Some(busy) = meter.measure() {
+                self.balance(busy);
+            }
             self.upstreams.pool.sweep(self.clock.now());
             self.usage.tend();
+        }
+    }
+
+    /// Publishes how busy the worker is. If it is too busy, and another one is not, some clients are asked to connect
+    /// again.
+    fn balance(&self, busy: usize) {
+        let loads = &self.process.loads;
+        if let Some(own) = loads.get(self.index) {
+            own.busy.store(busy, Ordering::Relaxed);
+        }
+        let others = loads.iter().enumerate().filter(|(index, _)| *index != self.index);
+        if let Some(least) = others.map(|(_, load)| load.busy.load(Ordering::Relaxed)).min() {
+            add(&self.counters.connections_moved, self.connections.relieve(busy, least));
         }
     }
 }

@@ -8,7 +8,6 @@ mod running;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -26,6 +25,7 @@ use crate::caller::Caller;
 use crate::exchange;
 use crate::inbox::{Message, WorkerHandle};
 use crate::pipe::pipe;
+use crate::server::balance::{self, WorkerLoad};
 use crate::server::body::Inbound;
 use crate::upstream::fetch;
 use crate::worker::Worker;
@@ -39,7 +39,7 @@ pub(crate) struct InProcess {
 #[derive(Debug)]
 struct WeakHandle {
     inbox: mpsc::WeakSender<Message>,
-    live: Arc<AtomicUsize>,
+    load: Arc<WorkerLoad>,
 }
 
 /// A request for a worker to answer.
@@ -64,15 +64,16 @@ impl InProcess {
     pub(crate) fn new(workers: &[WorkerHandle]) -> Self {
         let weak = |worker: &WorkerHandle| WeakHandle {
             inbox: worker.inbox.downgrade(),
-            live: Arc::clone(&worker.live),
+            load: Arc::clone(&worker.load),
         };
         Self { workers: workers.iter().map(weak).collect() }
     }
 
-    /// Sends `message` to the worker with the fewest connections.
+    /// Sends `message` to a worker with room.
     fn send(&self, message: Message) -> Result<(), (ErrorKind, &'static str)> {
-        let fewest = self.workers.iter().min_by_key(|worker| worker.live.load(Ordering::Relaxed));
-        let inbox = fewest.and_then(|worker| worker.inbox.upgrade()).ok_or(STOPPING)?;
+        let index = balance::choose(self.workers.iter().map(|worker| &worker.load));
+        let worker = index.and_then(|index| self.workers.get(index));
+        let inbox = worker.and_then(|worker| worker.inbox.upgrade()).ok_or(STOPPING)?;
         inbox.try_send(message).map_err(|_| {
             WORKER_MESSAGES.reach();
             BUSY

@@ -77,6 +77,11 @@ fn render(process: &Process) -> String {
         "Time that requests waited in lines of quotas, of those that did.",
         |c| &c.queue,
     );
+    text.counter(
+        "llmgw_connections_moved_total",
+        "Connections whose clients were asked to open new ones, for a worker that is less busy.",
+        |c| &c.connections_moved,
+    );
     text.gauge(
         "llmgw_connections",
         "Open client connections.",

@@ -1,4 +1,4 @@
-//! The listener: accepts connections until the stop signal and passes each to the worker with the fewest connections.
+//! The listener: accepts connections until the stop signal and passes each to a [worker with room](super::balance).
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,25 +12,26 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
+use super::balance::{self, WorkerLoad};
 use super::connections::{self, Connections};
 use super::service::Connect;
 use crate::bounds::{CONNECTIONS, WORKER_MESSAGES};
 
-/// A worker's message queue and its number of connections.
+/// A worker's message queue and its load.
 pub(crate) struct WorkerHandle<M> {
     pub(crate) inbox: mpsc::Sender<M>,
-    pub(crate) live: Arc<AtomicUsize>,
+    pub(crate) load: Arc<WorkerLoad>,
 }
 
 impl<M> std::fmt::Debug for WorkerHandle<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WorkerHandle").field("live", &self.live).finish_non_exhaustive()
+        f.debug_struct("WorkerHandle").field("load", &self.load).finish_non_exhaustive()
     }
 }
 
 impl<M> Clone for WorkerHandle<M> {
     fn clone(&self) -> Self {
-        Self { inbox: self.inbox.clone(), live: Arc::clone(&self.live) }
+        Self { inbox: self.inbox.clone(), load: Arc::clone(&self.load) }
     }
 }
 
@@ -146,9 +147,9 @@ fn dispatch<M: From<Accepted>>(
     if tcp.set_nodelay(true).is_err() {
         return;
     }
-    let fewest = workers.iter().enumerate().min_by_key(|(_, worker)| worker.live.load(Ordering::Relaxed));
-    let Some((index, worker)) = fewest else { return };
-    let Some(permit) = ConnectionPermit::take(own.connections(), &worker.live) else {
+    let Some(index) = balance::choose(workers.iter().map(|worker| &worker.load)) else { return };
+    let Some(worker) = workers.get(index) else { return };
+    let Some(permit) = ConnectionPermit::take(own.connections(), &worker.load) else {
         CONNECTIONS.reach();
         // A TLS client could not read an answer in clear text.
         if own.connections().settings.tls.is_none() {
@@ -186,14 +187,14 @@ fn spawn(server: impl Connect, tcp: TcpStream, peer: SocketAddr, permit: Connect
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     total: Arc<AtomicUsize>,
-    live: Arc<AtomicUsize>,
+    load: Arc<WorkerLoad>,
 }
 
 impl ConnectionPermit {
-    /// Reserves a connection for the worker counted by `live`; returns `None` if the process is at its limit.
-    fn take(connections: &Connections, live: &Arc<AtomicUsize>) -> Option<Self> {
-        live.fetch_add(1, Ordering::Relaxed);
-        let permit = Self { total: Arc::clone(&connections.total), live: Arc::clone(live) };
+    /// Reserves a connection for the worker of `load`; returns `None` if the process is at its limit.
+    fn take(connections: &Connections, load: &Arc<WorkerLoad>) -> Option<Self> {
+        load.live.fetch_add(1, Ordering::Relaxed);
+        let permit = Self { total: Arc::clone(&connections.total), load: Arc::clone(load) };
         let before = permit.total.fetch_add(1, Ordering::Relaxed);
         (before < connections.settings.connections_max).then_some(permit)
     }
@@ -202,7 +203,7 @@ impl ConnectionPermit {
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.total.fetch_sub(1, Ordering::Relaxed);
-        self.live.fetch_sub(1, Ordering::Relaxed);
+        self.load.live.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -229,9 +230,9 @@ mod tests {
     async fn a_burst_of_connections_is_spread_over_the_workers() {
         let fixture = Fixture::start(Vec::new());
         let process = Arc::clone(&fixture.dataplane.process);
-        let worker = Rc::new(Worker::new(process, Arc::default(), usage_log()));
+        let worker = Rc::new(Worker::new(process, 0, usage_log()));
         let (inbox, mut other) = mpsc::channel::<Message>(5);
-        let workers = [mpsc::channel(16).0, inbox].map(|inbox| WorkerHandle { inbox, live: Arc::default() });
+        let workers = [mpsc::channel(16).0, inbox].map(|inbox| WorkerHandle { inbox, load: Arc::default() });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::task::LocalSet::new()
@@ -242,7 +243,7 @@ mod tests {
                     let (tcp, peer) = listener.accept().await.unwrap();
                     dispatch(&worker, &workers, tcp, peer);
                 }
-                assert_eq!(workers.each_ref().map(|worker| worker.live.load(Ordering::Relaxed)), [5, 5]);
+                assert_eq!(workers.each_ref().map(|worker| worker.load.live.load(Ordering::Relaxed)), [5, 5]);
                 let before = WORKER_MESSAGES.count();
                 for _ in 0..2 {
                     clients.push(TcpStream::connect(address).await.unwrap());
@@ -254,7 +255,7 @@ mod tests {
                     drop(message);
                 }
                 assert_eq!(
-                    workers[1].live.load(Ordering::Relaxed),
+                    workers[1].load.live.load(Ordering::Relaxed),
                     0,
                     "a closed connection releases its place"
                 );

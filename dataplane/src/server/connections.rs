@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
+use super::balance;
 use super::io::{ConnectionState, Order, Phase, ServerIo, Socket};
 use super::service::Connect;
 use super::{http1, http2};
@@ -60,6 +61,7 @@ impl Connections {
         let idle = self.settings.client_timeouts.idle.as_secs();
         self.states.borrow_mut().retain(|state| {
             let Some(state) = state.upgrade() else { return false };
+            state.end_second();
             let seconds = u64::from(state.seconds_in_phase());
             match state.phase() {
                 Phase::Idle if seconds > idle => state.command(Order::Close),
@@ -76,6 +78,29 @@ impl Connections {
             }
             true
         });
+    }
+
+    /// Asks the clients of some busy connections to open new ones, if this worker has too much to do and another one, whose
+    /// load is `least`, has not. Answers in progress are not affected. Returns the number of these connections.
+    pub(crate) fn relieve(&self, busy: usize, least: usize) -> u64 {
+        if self.order.get() != Order::None || !balance::is_too_busy(busy, least) {
+            return 0;
+        }
+        let (mut states, mut works, mut leaving) = (Vec::new(), Vec::new(), 0);
+        for state in self.states.borrow().iter().filter_map(Weak::upgrade) {
+            match state.order.get() {
+                Order::None => {
+                    works.push(state.recent_work());
+                    states.push(state);
+                }
+                Order::LastAnswer | Order::Finish | Order::Close => leaving += state.recent_work(),
+            }
+        }
+        let leavers = balance::leavers(busy, least, &works, leaving);
+        for state in leavers.iter().filter_map(|index| states.get(*index)) {
+            state.command(if state.phase() == Phase::Http2 { Order::Finish } else { Order::LastAnswer });
+        }
+        leavers.len() as u64
     }
 
     /// Sends `order` to every connection, and to those that are opened later.

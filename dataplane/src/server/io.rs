@@ -22,6 +22,8 @@ pub(crate) struct ConnectionState {
     since: Cell<u32>,
     /// Number of open HTTP/2 streams.
     streams: Cell<u32>,
+    /// Number of reads, writes and flushes since the last sweep, and in the second before it.
+    work: Cell<[u32; 2]>,
     /// True if the last write to the client, or the last flush, was pending.
     pub(crate) write_blocked: Cell<bool>,
     /// Set by the sweeper or by the drain; the connection's task acts on it.
@@ -65,6 +67,7 @@ impl ConnectionState {
             phase: Cell::new(phase),
             since: Cell::new(clock.now()),
             streams: Cell::new(0),
+            work: Cell::default(),
             write_blocked: Cell::new(false),
             order: Cell::new(Order::None),
             task: RefCell::new(None),
@@ -101,6 +104,22 @@ impl ConnectionState {
     /// True if the connection has no HTTP/2 stream.
     pub(crate) fn has_no_stream(&self) -> bool {
         self.streams.get() == 0
+    }
+
+    /// Counts a read, a write or a flush.
+    fn note_work(&self) {
+        self.work.update(|[now, last]| [now.saturating_add(1), last]);
+    }
+
+    /// Ends a second of counting.
+    pub(super) fn end_second(&self) {
+        self.work.update(|[now, _]| [0, now]);
+    }
+
+    /// Returns the number of reads, writes and flushes in the last whole second.
+    pub(super) fn recent_work(&self) -> usize {
+        let [_, last] = self.work.get();
+        usize::try_from(last).unwrap_or(usize::MAX)
     }
 
     /// Stores the waker of the connection's task, to be woken by orders.
@@ -169,6 +188,7 @@ impl ServerIo {
     /// Records if a write or a flush waits for the client. Over TLS it is the flush that waits: a write goes into the
     /// buffer of the session.
     fn note_write<T>(&self, outcome: Poll<T>) -> Poll<T> {
+        self.state.note_work();
         self.state.write_blocked.set(outcome.is_pending());
         outcome
     }
@@ -194,10 +214,14 @@ impl AsyncRead for ServerIo {
             }
             return Poll::Ready(Ok(()));
         }
-        match &mut self.socket {
+        let outcome = match &mut self.socket {
             Socket::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Socket::Tls(tls) => Pin::new(&mut **tls).poll_read(cx, buf),
+        };
+        if outcome.is_ready() {
+            self.state.note_work();
         }
+        outcome
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod accept;
 mod answer;
+pub(crate) mod balance;
 pub(crate) mod body;
 pub(crate) mod connections;
 mod gate;
