@@ -11,10 +11,12 @@
 )]
 
 use std::mem::MaybeUninit;
+use std::sync::LazyLock;
 
 use http::{Method, Uri};
 use httparse::{ParserConfig, Status};
-use memchr::{memchr, memchr_iter};
+use memchr::memchr;
+use memchr::memmem::Finder;
 use shared::error_kind::ErrorKind;
 
 use super::remaining_body::RemainingBody;
@@ -53,16 +55,23 @@ impl HeadFault {
 /// Returns the length of the head at the start of `bytes` if it is complete; the first `known` bytes were searched
 /// before.
 pub(super) fn end(bytes: &[u8], known: usize) -> Result<Option<usize>, HeadFault> {
-    for at in memchr_iter(b'\n', &bytes[known..]) {
-        let Some(line) = bytes[..known + at].strip_suffix(b"\r") else {
-            return Err(HeadFault::Invalid("a line of the request head ends without a carriage return"));
-        };
-        if line.ends_with(b"\n") {
-            let end = known + at + 1;
-            return if end > HEAD_BYTES_MAX { Err(TOO_LARGE) } else { Ok(Some(end)) };
-        }
+    let from = known.saturating_sub(2);
+    let end = LAST_LINES.find(&bytes[from..]).map(|at| from + at + LAST_LINES.needle().len());
+    let head = &bytes[..end.unwrap_or(bytes.len())];
+    if head.starts_with(b"\n") || has_bare_feed(&head[from..]) {
+        return Err(HeadFault::Invalid("a line of the request head ends without a carriage return"));
     }
-    if bytes.len() > HEAD_BYTES_MAX { Err(TOO_LARGE) } else { Ok(None) }
+    if head.len() > HEAD_BYTES_MAX { Err(TOO_LARGE) } else { Ok(end) }
+}
+
+/// The end of a head: that of its last line, and the empty line.
+static LAST_LINES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\n\r\n"));
+
+/// Returns true if a line feed follows another byte than a carriage return. A loop over all bytes without an early exit compiles to
+/// vector instructions.
+fn has_bare_feed(bytes: &[u8]) -> bool {
+    let pairs = bytes.iter().zip(bytes.get(1..).unwrap_or_default());
+    pairs.fold(false, |bare, (before, byte)| bare | ((*byte == b'\n') & (*before != b'\r')))
 }
 
 const TOO_LARGE: HeadFault = HeadFault::TooLarge("the request head is larger than 128 KiB");
