@@ -99,7 +99,7 @@ fn below_version(path: &str) -> Option<&str> {
 pub(crate) fn is_of_google(path: &str) -> bool {
     let path = path.strip_prefix("/upload").unwrap_or(path);
     let versioned = ["/v1beta/", "/v1beta1/", "/v1alpha/"].iter().any(|version| path.starts_with(version));
-    versioned || matches!(read(path), Some(GooglePath::Call(_)))
+    versioned || path.contains(':') && matches!(read(path), Some(GooglePath::Call(_)))
 }
 
 /// Returns true if the client speaks Google's protocol: by the path or, where other vendors have the same one, by a header
@@ -109,9 +109,10 @@ pub(crate) fn is_google(request: &Parts) -> bool {
     if is_of_google(path) {
         return true;
     }
-    let may_be = path.strip_prefix("/v1/").or_else(|| path.strip_prefix("/upload/v1/"));
-    let may_be = may_be.is_some_and(|below| SHARED.iter().any(|start| below.starts_with(start)));
-    may_be && (request.headers.keys().any(|name| OWN_HEADERS.contains(&name.as_str())) || has_key(request))
+    let shows_itself =
+        request.headers.keys().any(|name| OWN_HEADERS.contains(&name.as_str())) || has_key(request);
+    let below = path.strip_prefix("/v1/").or_else(|| path.strip_prefix("/upload/v1/"));
+    shows_itself && below.is_some_and(|below| SHARED.iter().any(|start| below.starts_with(start)))
 }
 
 fn has_key(request: &Parts) -> bool {
