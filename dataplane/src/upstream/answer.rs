@@ -73,31 +73,32 @@ impl KeptHeaders {
         self.rare.as_ref().filter(|_| self.is_spent)?.spent_wait
     }
 
-    /// Keeps one field if it is known. The length of its name rules out nearly every other field.
+    /// Keeps one field if it is known. Its name is in lower case, as all names in a map are.
     fn field(&mut self, name: &str, value: &[u8]) {
-        let slot = match name.len() {
-            8 if name.eq_ignore_ascii_case("location") => &mut self.rare().location,
-            11 if name.eq_ignore_ascii_case("retry-after") => &mut self.rare().retry_after,
-            12 if name.eq_ignore_ascii_case("content-type") => &mut self.content_type,
-            16 if name.eq_ignore_ascii_case("content-encoding") => {
+        let slot = match name {
+            "location" => &mut self.rare().location,
+            "retry-after" => &mut self.rare().retry_after,
+            "retry-after-ms" => &mut self.rare().retry_after_ms,
+            "content-type" => &mut self.content_type,
+            "content-encoding" => {
                 self.encoded |= !value.trim_ascii().eq_ignore_ascii_case(b"identity");
                 return;
             }
-            16 if name.eq_ignore_ascii_case("x-amzn-errortype") => &mut self.rare().error_type,
-            14 if name.eq_ignore_ascii_case("retry-after-ms") => &mut self.rare().retry_after_ms,
-            18 if name.eq_ignore_ascii_case("x-codex-turn-state") => &mut self.rare().turn_state,
-            20 if name.eq_ignore_ascii_case("openai-processing-ms") => &mut self.processing_ms,
-            10 | 12 | 15 | 16 => return self.request_id(name, value),
+            "openai-processing-ms" => &mut self.processing_ms,
+            "x-amzn-errortype" => &mut self.rare().error_type,
+            "x-codex-turn-state" => &mut self.rare().turn_state,
+            "x-request-id" => return self.request_id(value, true),
+            // Those of Anthropic, AWS, Azure and OpenRouter.
+            "request-id" | "x-amzn-requestid" | "x-amz-request-id" | "apim-request-id"
+            | "x-ms-request-id" | "x-generation-id" => return self.request_id(value, false),
             _ => return,
         };
         *slot = usual(value).or_else(|| HeaderValue::from_bytes(value).ok());
     }
 
     /// Keeps the upstream's request id. `x-request-id` takes precedence, because most vendors ask for it.
-    fn request_id(&mut self, name: &str, value: &[u8]) {
-        let is_usual = name.eq_ignore_ascii_case("x-request-id");
-        let is_known = is_usual || REQUEST_IDS.iter().any(|known| name.eq_ignore_ascii_case(known));
-        if is_known && (is_usual || self.upstream_id.is_none()) {
+    fn request_id(&mut self, value: &[u8], is_usual: bool) {
+        if is_usual || self.upstream_id.is_none() {
             self.upstream_id = safe_id(value).or_else(|| self.upstream_id.take());
         }
     }
@@ -139,15 +140,6 @@ fn safe_id(value: &[u8]) -> Option<Box<str>> {
 }
 
 const ID_BYTES_MAX: usize = 128;
-/// Names of request id fields besides `x-request-id`: Anthropic, AWS, Azure and OpenRouter.
-const REQUEST_IDS: [&str; 6] = [
-    "request-id",
-    "x-amzn-requestid",
-    "x-amz-request-id",
-    "apim-request-id",
-    "x-ms-request-id",
-    "x-generation-id",
-];
 
 /// The body of an answer. Dropping it before its end closes the connection or resets the stream, which cancels the
 /// request.
@@ -244,7 +236,7 @@ mod tests {
             (&[("x-correlation", "c")], None),
         ] {
             let mut kept = KeptHeaders::default();
-            fields.iter().for_each(|(name, value)| kept.field(name, value.as_bytes()));
+            fields.iter().for_each(|(name, value)| kept.field(&name.to_lowercase(), value.as_bytes()));
             assert_eq!(kept.upstream_id.as_deref(), want, "{fields:?}");
         }
     }
