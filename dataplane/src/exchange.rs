@@ -39,6 +39,7 @@ use crate::operation::{
 use crate::pipe::pipe;
 use crate::relay::ResponseBody;
 use crate::relay::json_array;
+use crate::request_id::RequestIds;
 use crate::route::google::{self, is_google};
 use crate::route::{self, Meaning, Named};
 use crate::running::{Cancelled, RunningEntry, RunningParams};
@@ -55,7 +56,7 @@ pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Response<ResponseBody>
 pub(crate) fn respond(caller: Rc<Caller>, request: Request<Inbound>) -> ReplyFuture {
     let (mut parts, body) = request.into_parts();
     caller.worker.process.settings.base_path.cut(&mut parts.uri);
-    let request_id = request_id(&caller.worker, &parts.headers);
+    let request_id = request_id(&caller.worker.request_ids, &parts.headers);
     let exchange = Exchange {
         request_id,
         caller,
@@ -379,13 +380,16 @@ fn wants_array(parts: &Parts) -> bool {
 }
 
 /// Returns the client's own request ID if it is valid, otherwise a new one (FAIL-7).
-fn request_id(worker: &Worker, headers: &HeaderMap) -> HeaderValue {
+fn request_id(ids: &RequestIds, headers: &HeaderMap) -> HeaderValue {
     let own = headers.get(X_REQUEST_ID).filter(|value| {
         let text = value.as_bytes();
         (1..=128).contains(&text.len())
             && text.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(b))
     });
-    own.cloned().unwrap_or_else(|| worker.request_ids.next())
+    let mut id = own.cloned().unwrap_or_else(|| ids.next());
+    // The encoder of HTTP/2 keeps values for later heads to refer to; this one never occurs again, and would evict others.
+    id.set_sensitive(true);
+    id
 }
 
 fn asks_for_websocket(headers: &HeaderMap) -> bool {
@@ -417,6 +421,17 @@ mod tests {
     fn the_future_of_an_exchange_takes_at_most_2832_bytes() {
         let bytes = bytes_of(Exchange::answer);
         assert!(bytes <= 2_832, "{bytes}");
+    }
+
+    /// That of a client is unique, too.
+    #[test]
+    fn the_encoder_of_http2_does_not_keep_request_ids() {
+        let ids = RequestIds::new();
+        for headers in
+            [HeaderMap::new(), HeaderMap::from_iter([(X_REQUEST_ID, HeaderValue::from_static("own"))])]
+        {
+            assert!(request_id(&ids, &headers).is_sensitive());
+        }
     }
 
     /// The memory that the gateway itself holds for a stream that it relays. The future of the exchange has ended by then, and the

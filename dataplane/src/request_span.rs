@@ -59,7 +59,10 @@ impl RequestSpans {
             }
             None => (traceparent(self.trace(), self.span(), false), None),
         };
-        Some(TraceHeaders { parent: parent?, state })
+        let mut parent = parent?;
+        // The encoder of HTTP/2 keeps values for later heads to refer to; this one never occurs again, and would evict others.
+        parent.set_sensitive(true);
+        Some(TraceHeaders { parent, state })
     }
 
     fn trace(&self) -> TraceId {
