@@ -18,12 +18,12 @@ use crate::upstream::{SendError, UpstreamBody, UpstreamResponse, Upstreams, tap}
 /// Sends a request and waits for the head of its answer.
 pub(in crate::upstream) async fn send_http2(
     upstreams: &Upstreams,
-    lease: StreamLease,
+    mut lease: StreamLease,
     (origin, request): (&Origin, &UpstreamRequest<'_>),
 ) -> Result<UpstreamResponse, Unanswered> {
     let signature = request.signature(origin).await;
     let watch = SilenceWatch::new(&lease.connection.state, request.provider.timeout);
-    let mut sender = lease.connection.sender.clone();
+    let sender = &mut lease.connection.sender;
     let sent = sender.try_send_request(tap::noted(request, request.http2(origin, signature))).await;
     let is_silent = watch.is_silent();
     drop(watch);
