@@ -22,6 +22,8 @@ use crate::upstream::error::INTERIM_WITHOUT_END;
 
 /// Maximum interim answers per request. Upstreams that use them as keep-alives send one every few seconds.
 const INTERIM_MAX: u8 = 100;
+/// Maximum bytes of a write that waits for more: the head of a request, or a short body.
+const SHORT_BYTES_MAX: usize = 4 << 10;
 
 /// A socket that fails when an upstream exceeds the limit on interim answers.
 #[derive(Debug)]
@@ -31,16 +33,27 @@ pub(super) struct Counted {
     state: Rc<SharedState>,
     /// Reports the arrival of the settings, once.
     settled: Option<oneshot::Sender<()>>,
+    /// True if the writes before the next flush do not wait for more.
+    has_waited: bool,
 }
 
 impl Counted {
     /// Wraps `io`; what it observes is recorded in `state`, and the arrival of the settings is sent to `settled`.
     pub(super) fn new(io: UpstreamIo, state: Rc<SharedState>, settled: oneshot::Sender<()>) -> Self {
-        Self { io, frames: Frames::default(), state, settled: Some(settled) }
+        Self { io, frames: Frames::default(), state, settled: Some(settled), has_waited: false }
     }
-}
 
-impl Counted {
+    /// Lets the other tasks of the worker run before a short write, once until the next flush. hyper sends the body of a request
+    /// from another task than its head: so both leave in one write and one record of TLS, with the requests of other clients.
+    fn poll_more(&mut self, cx: &Context<'_>, bytes: usize) -> Poll<()> {
+        if self.has_waited || bytes > SHORT_BYTES_MAX {
+            return Poll::Ready(());
+        }
+        self.has_waited = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
     /// Records in the state what an error of the socket says about the client certificate.
     fn noting<T>(&self, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if let Poll::Ready(Err(error)) = &outcome
@@ -215,6 +228,7 @@ impl AsyncRead for Counted {
 
 impl AsyncWrite for Counted {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_more(cx, buf.len()));
         let outcome = Pin::new(&mut self.io).poll_write(cx, buf);
         self.noting(outcome)
     }
@@ -224,6 +238,7 @@ impl AsyncWrite for Counted {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_more(cx, bufs.iter().map(|buf| buf.len()).sum()));
         let outcome = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
         self.noting(outcome)
     }
@@ -234,6 +249,7 @@ impl AsyncWrite for Counted {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.io).poll_flush(cx);
+        self.has_waited &= outcome.is_pending();
         self.noting(outcome)
     }
 
@@ -244,6 +260,10 @@ impl AsyncWrite for Counted {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
+    use tokio::net::UnixStream;
+
     use super::*;
 
     fn headers(stream: u32, flags: u8) -> Vec<u8> {
@@ -271,6 +291,25 @@ mod tests {
             let (mut frames, mut bytes) = (Frames::default(), given.concat());
             assert!(bytes.chunks_mut(piece).all(|bytes| frames.pass(bytes)));
             assert_eq!(bytes, want, "{piece} bytes at a time");
+        }
+    }
+
+    /// The head of a request and its body leave in one write.
+    #[tokio::test]
+    async fn a_short_write_waits_for_a_turn_once_until_the_next_flush() {
+        let (near, _far) = UnixStream::pair().unwrap();
+        let mut socket = Counted::new(UpstreamIo::Unix(near), Rc::default(), oneshot::channel().0);
+        let mut socket = Pin::new(&mut socket);
+        for _ in 0..2 {
+            for (bytes, want) in [(SHORT_BYTES_MAX + 1, 1), (SHORT_BYTES_MAX, 2), (1, 1)] {
+                let (sent, mut polls) = (vec![0; bytes], 0);
+                let writing = poll_fn(|cx| {
+                    polls += 1;
+                    socket.as_mut().poll_write(cx, &sent)
+                });
+                assert_eq!((writing.await.unwrap(), polls), (bytes, want));
+            }
+            poll_fn(|cx| socket.as_mut().poll_flush(cx)).await.unwrap();
         }
     }
 
