@@ -144,4 +144,5 @@ mod variables;
 mod vendor_errors;
 mod vertex_embeddings;
 mod videos;
+mod worker_loads;
 mod wrong_keys;
