@@ -111,7 +111,7 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Requests<S> {
     }
 }
 
-/// Error: the connection closes before this request is served is served.
+/// Error: the connection closes before this request is served.
 #[derive(Debug)]
 struct Ended;
 
