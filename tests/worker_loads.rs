@@ -28,7 +28,10 @@ async fn keep_busy(gateway: SocketAddr, mut connection: Raw) {
 
 /// Returns the CPU time of the thread of a worker.
 fn worker_time(gateway: &Gateway, worker: usize) -> Duration {
-    proc::thread_cpu_time(gateway.pid(), &format!("data-{worker}"))
+    let (names, times) = (proc::threads(gateway.pid(), "comm"), proc::threads(gateway.pid(), "schedstat"));
+    let name = format!("data-{worker}");
+    let (_, times) = names.iter().zip(times).find(|(thread, _)| thread.trim() == name).unwrap();
+    Duration::from_nanos(times.split_whitespace().next().unwrap().parse().unwrap())
 }
 
 #[tokio::test]

@@ -27,16 +27,8 @@ fn threads_cpu_time(pid: u32) -> Duration {
     Duration::from_nanos(nanos.sum())
 }
 
-/// Returns the CPU time of the thread with this name.
-pub(crate) fn thread_cpu_time(pid: u32, name: &str) -> Duration {
-    let (names, times) = (threads(pid, "comm"), threads(pid, "schedstat"));
-    let mut named = names.iter().zip(times).filter(|(thread, _)| thread.trim() == name);
-    let nanos = named.next().and_then(|(_, time)| time.split_whitespace().next()?.parse().ok());
-    Duration::from_nanos(nanos.unwrap())
-}
-
 /// Reads a file of `/proc/PID/task/TID` for each living thread.
-fn threads(pid: u32, file: &str) -> Vec<String> {
+pub(crate) fn threads(pid: u32, file: &str) -> Vec<String> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join(file)).ok()).collect()
 }
