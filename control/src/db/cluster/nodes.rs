@@ -143,6 +143,8 @@ pub(crate) fn register(db: &mut Db, start: &NodeStart<'_>) -> Result<Registered,
     }
     let node = number(&tx, start)?;
     let was_forgotten = tx.exists(IS_FORGOTTEN, named_params! {":node": node})?;
+    // Before the row of the node, in the order of the transactions of a process that still runs with the node's number.
+    let incarnation = fences::take(&tx, node)?;
     tx.execute(
         PUT,
         named_params! {
@@ -155,7 +157,6 @@ pub(crate) fn register(db: &mut Db, start: &NodeStart<'_>) -> Result<Registered,
             ":seal": start.key_seal,
         },
     )?;
-    let incarnation = fences::take(&tx, node)?;
     tx.commit()?;
     Ok(Registered { node, incarnation, was_forgotten })
 }

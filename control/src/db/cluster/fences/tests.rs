@@ -203,3 +203,24 @@ fn a_promoted_standby_that_lacks_commits_is_noticed_until_the_node_asserts_them(
     assert!(insert(&mut db, &mut fence, 3).unwrap());
     assert_eq!(done(&db), [1, 2, 3]);
 }
+
+/// Each transaction of a process locks the row of its fence, and then that of its node.
+#[test]
+fn a_process_that_starts_waits_for_the_transaction_of_the_one_before() {
+    let Some(database) = shared_database() else { return };
+    let mut db = database.connect();
+    let first = start(&mut db);
+    let tx = db.transaction().unwrap();
+    pass(&tx, Lane::Shares, &first).unwrap().unwrap();
+    let mut second = database.connect();
+    let started = std::thread::spawn(move || start(&mut second));
+    let observer = database.connect();
+    let waits =
+        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    while !observer.exists(waits, ()).unwrap() {
+        std::thread::yield_now();
+    }
+    crate::db::cluster::nodes::renew(&tx, first.node).unwrap();
+    tx.commit().unwrap();
+    assert_eq!(started.join().unwrap().incarnation, first.incarnation + 1);
+}
