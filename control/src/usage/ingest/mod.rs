@@ -284,8 +284,12 @@ impl Meter {
     /// Registers the files of earlier processes, and finds read positions of files that no longer exist.
     fn catch_up(&mut self) -> DbResult<()> {
         let mut stored = read_positions::all(&self.db)?;
-        for segment in self.inbox.segments.try_iter() {
-            let mark = stored.remove(&segment.id).unwrap_or(0);
+        let segments: Vec<_> = self.inbox.segments.try_iter().collect();
+        for segment in segments {
+            let mark = match stored.remove(&segment.id) {
+                Some(mark) => mark,
+                None => self.mark_of_unknown(&segment)?,
+            };
             let mut tracked = Tracked::new(segment, mark);
             // Charging the rest again would count most of it twice, so the last events are not charged.
             tracked.is_charged = self.is_lost && tracked.segment.is_left_over();

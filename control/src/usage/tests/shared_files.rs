@@ -57,6 +57,27 @@ fn a_file_that_another_node_ships_counts_once() {
     assert_eq!((one.meter.unstored(), two.meter.unstored()), (0, 0));
 }
 
+/// As of a volume that is restored from an old snapshot.
+#[test]
+fn a_copy_of_a_file_that_is_gone_counts_once() {
+    let Some(database) = shared_database() else { return };
+    let home = TempDir::new().unwrap();
+    leave_journal(home.path());
+    let copy = copied_journal(home.path());
+    add_node(&database.connect(), 1);
+    let start = |dir| Process::with(database.connect_as(1), PathBuf::new(), dir);
+    for number in 3_000..3_002 {
+        let mut process = start(home.path().join("journal"));
+        let mut log = process.journal.log().unwrap();
+        append(&mut log, number..number + 1);
+        drop(log);
+        process.settle();
+    }
+    let before = stored_in(&database.connect());
+    start(copy).settle();
+    assert_eq!(stored_in(&database.connect()), before);
+}
+
 #[test]
 fn a_file_that_two_processes_ship_counts_once() {
     for half in [false, true] {

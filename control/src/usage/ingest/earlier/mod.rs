@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -14,10 +15,12 @@ use shared::clock::unix_ms;
 
 use super::{Meter, Round};
 use crate::db::engine::{DbError, DbResult};
+use crate::db::record_id::NodeId;
 use crate::db::usage_effects;
 use crate::usage::journal::notes;
+use crate::usage::journal::segment::Segment;
 use crate::usage::journal::tracked::Tracked;
-use crate::usage::requests;
+use crate::usage::{read_positions, requests};
 
 impl Meter {
     /// Stores the events that earlier processes left, for at most [`BEGIN_TIME_MAX`]. The rest, and what cannot be stored
@@ -72,6 +75,31 @@ impl Meter {
             self.unstored()
         );
         Ok(())
+    }
+
+    /// Returns the number of stored bytes of a file whose read position the database does not know. A directory that was restored
+    /// from a snapshot has files that were stored, and whose positions were deleted with them: they are stored whole if their
+    /// first record is.
+    pub(super) fn mark_of_unknown(&mut self, segment: &Arc<Segment>) -> DbResult<u64> {
+        // Files of SQLite are restored together with the journal.
+        if NodeId::of(&self.db) == NodeId::FIRST || !segment.is_left_over() {
+            return Ok(0);
+        }
+        let (db, mut is_stored) = (&self.db, false);
+        let mut file = Tracked::new(Arc::clone(segment), 0);
+        file.take(&mut self.buffer, 1, |record, _| {
+            is_stored = !requests::stored(db, std::iter::once(record))?.is_empty();
+            Ok::<(), DbError>(())
+        })?;
+        if !is_stored {
+            return Ok(0);
+        }
+        tracing::warn!(
+            "a file of the usage journal that is in the database already is not stored again: the state directory is a copy"
+        );
+        // So that the next look at the positions finds it too.
+        read_positions::advance(db, segment.id, 0, segment.bytes())?;
+        Ok(segment.bytes())
     }
 
     /// Stores the notes of exchanges that never ended.
