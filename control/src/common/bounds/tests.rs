@@ -372,6 +372,7 @@ dataplane/src/operation/videos/poll.rs REDIRECTS_MAX refuses
 dataplane/src/plan/lanes.rs LANES_TRIED_MAX tries
 dataplane/src/plan/response_affinity/mod.rs SLOTS cache
 dataplane/src/plan/response_affinity/mod.rs TOKENS_MAX range
+dataplane/src/server/balance.rs MOVES_MAX steps
 dataplane/src/server/gate/head/mod.rs HEADERS_MAX refuses
 dataplane/src/server/gate/head/mod.rs LENGTH_MAX range
 dataplane/src/server/gate/remaining_body.rs TRAILERS_MAX refuses
