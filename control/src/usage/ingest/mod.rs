@@ -284,16 +284,17 @@ impl Meter {
     /// Registers the files of earlier processes, and finds read positions of files that no longer exist.
     fn catch_up(&mut self) -> DbResult<()> {
         let mut stored = read_positions::all(&self.db)?;
-        let segments: Vec<_> = self.inbox.segments.try_iter().collect();
-        for segment in segments {
-            let mark = match stored.remove(&segment.id) {
-                Some(mark) => mark,
-                None => self.mark_of_unknown(&segment)?,
-            };
+        for segment in self.inbox.segments.try_iter() {
+            let mark = stored.get(&segment.id).copied().unwrap_or(0);
             let mut tracked = Tracked::new(segment, mark);
             // Charging the rest again would count most of it twice, so the last events are not charged.
             tracked.is_charged = self.is_lost && tracked.segment.is_left_over();
             self.tracked.push(tracked);
+        }
+        // If this fails, the next try finds the files among the tracked ones.
+        self.mark_copies(&stored)?;
+        for tracked in &self.tracked {
+            stored.remove(&tracked.segment.id);
         }
         if is_on_disk(&self.inbox) {
             self.gone.extend(stored.into_keys());

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use records::frame::FileId;
 use records::{Record, Texts, Trace};
 use shared::clock::unix_ms;
 
@@ -18,7 +19,6 @@ use crate::db::engine::{DbError, DbResult};
 use crate::db::record_id::NodeId;
 use crate::db::usage_effects;
 use crate::usage::journal::notes;
-use crate::usage::journal::segment::Segment;
 use crate::usage::journal::tracked::Tracked;
 use crate::usage::{read_positions, requests};
 
@@ -77,29 +77,33 @@ impl Meter {
         Ok(())
     }
 
-    /// Returns the number of stored bytes of a file whose read position the database does not know. A directory that was restored
-    /// from a snapshot has files that were stored, and whose positions were deleted with them: they are stored whole if their
-    /// first record is.
-    pub(super) fn mark_of_unknown(&mut self, segment: &Arc<Segment>) -> DbResult<u64> {
+    /// Finds files of earlier processes that the database has whole, although their read positions are not among those that are
+    /// `known`: a directory that was restored from a snapshot has files that were stored, and whose positions were deleted with
+    /// them. All records of such a file are stored if its first one is.
+    pub(super) fn mark_copies(&mut self, known: &HashMap<FileId, u64>) -> DbResult<()> {
         // Files of SQLite are restored together with the journal.
-        if NodeId::of(&self.db) == NodeId::FIRST || !segment.is_left_over() {
-            return Ok(0);
+        if NodeId::of(&self.db) == NodeId::FIRST {
+            return Ok(());
         }
-        let (db, mut is_stored) = (&self.db, false);
-        let mut file = Tracked::new(Arc::clone(segment), 0);
-        file.take(&mut self.buffer, 1, |record, _| {
-            is_stored = !requests::stored(db, std::iter::once(record))?.is_empty();
-            Ok::<(), DbError>(())
-        })?;
-        if !is_stored {
-            return Ok(0);
+        let Self { db, tracked, buffer, .. } = self;
+        let is_unknown =
+            |one: &&mut Tracked| one.segment.is_left_over() && !known.contains_key(&one.segment.id);
+        for tracked in tracked.iter_mut().filter(is_unknown) {
+            let (segment, mut is_stored) = (Arc::clone(&tracked.segment), false);
+            Tracked::new(Arc::clone(&segment), 0).take(buffer, 1, |record, _| {
+                is_stored = !requests::stored(db, std::iter::once(record))?.is_empty();
+                Ok::<(), DbError>(())
+            })?;
+            // So that the next look at the positions finds it too.
+            if is_stored && read_positions::advance(db, segment.id, 0, segment.bytes())? {
+                tracing::warn!(
+                    "a file of the usage journal is in the database already, and is not stored again: the state directory \
+                     is a copy from before"
+                );
+                *tracked = Tracked::new(Arc::clone(&segment), segment.bytes());
+            }
         }
-        tracing::warn!(
-            "a file of the usage journal that is in the database already is not stored again: the state directory is a copy"
-        );
-        // So that the next look at the positions finds it too.
-        read_positions::advance(db, segment.id, 0, segment.bytes())?;
-        Ok(segment.bytes())
+        Ok(())
     }
 
     /// Stores the notes of exchanges that never ended.
