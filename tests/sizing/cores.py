@@ -3,9 +3,10 @@
     cargo build --release --locked --bin llmgw
     python3 tests/sizing/cores.py target/release/llmgw
 
-The gateway gets a share of each core (`--share`) by a control group, so this needs root; load and upstream use what is left. The share is
-less than half, because they take as much CPU time for a request as the gateway. It prints, for one worker and for two, the requests per second, the
-CPU time of a request and what each worker took of it, in interleaved rounds, and the ratio. docs/sizing.md holds the figures.
+The gateway gets a share of each core (`--share`) by a control group, so this needs root; wrk and nginx use what is left
+(apt-get install wrk nginx-light). The share is less than half, because they take as much CPU time for a request as the gateway. It prints,
+for one worker and for two, the requests per second, the CPU time of a request and what each worker took of it, in interleaved rounds, and
+the ratio. docs/sizing.md holds the figures.
 """
 
 import argparse
