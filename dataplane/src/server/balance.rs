@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::{Handle, RuntimeMetrics};
 
-/// What other threads know about the load of a worker.
+/// The load of a worker, which the other threads read.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerLoad {
     /// Number of client connections.

@@ -7,7 +7,7 @@ use postgres_server::{
 };
 
 use super::*;
-use crate::db::cluster::nodes::{NodeStart, register};
+use crate::db::cluster::nodes::{NodeStart, register, renew};
 use crate::db::testing::{ClusterDatabase, connect, shared_database};
 
 fn start(db: &mut Db) -> Fence {
@@ -220,7 +220,7 @@ fn a_process_that_starts_waits_for_the_transaction_of_the_one_before() {
     while !observer.exists(waits, ()).unwrap() {
         std::thread::yield_now();
     }
-    crate::db::cluster::nodes::renew(&tx, first.node).unwrap();
+    renew(&tx, first.node).unwrap();
     tx.commit().unwrap();
     assert_eq!(started.join().unwrap().incarnation, first.incarnation + 1);
 }
