@@ -1,7 +1,7 @@
 //! The changes of other nodes: a node looks for new ones, rereads what they touched, publishes it, and reports that.
 //!
-//! Invariant: the snapshot contains every change up to `served`. A change that touched the snapshot is never skipped: the rows
-//! since `served` have no gap, or everything is reread.
+//! Invariant: the snapshot contains every change up to `served`, and none after it. A change that touched the snapshot is never
+//! skipped: the rows since `served` have no gap, or everything is reread.
 //!
 //! ```text
 //!  look -> nothing new: confirm that the snapshot is fresh
@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A publication is read at one moment of the database: else a key that a later change has enabled could be read without
-//! the limit that the same change has added.
+//! the limit that the same change has added. Whatever is published for, it contains all changes up to that moment: a node that
+//! served by a change beyond `served` would not notice that a failover has lost it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ use crate::db::cluster::nodes;
 use crate::db::ended_sessions;
 use crate::db::engine::{Db, DbError, DbResult};
 use crate::db::record_id::NodeId;
-use crate::routing::publish::{Publisher, Touched, TouchedAccess};
+use crate::routing::publish::{Publisher, PublisherParams, Touched, TouchedAccess};
 use crate::usage::merging::UsageMerging;
 
 /// The place of this node among the changes of all. Belongs to the writer thread, which makes the changes of this node.
@@ -35,7 +36,7 @@ pub(crate) struct Follower {
     node: NodeId,
     freshness: Freshness,
     figures: Arc<NodeFigures>,
-    /// The newest change that the snapshot contains, with all before it.
+    /// The newest change that the snapshot contains, with all before it and none after it.
     served: Mark,
     /// The version that other nodes know of this one.
     reported: u64,
@@ -64,7 +65,7 @@ pub(crate) struct Awaited {
 }
 
 impl Follower {
-    /// Returns the follower of a registered node. Call it before the first snapshot is read from the database.
+    /// Returns the follower of a registered node. Call it before anything that nodes change is read from the database.
     pub(crate) fn start(
         db: &Db,
         node: NodeId,
@@ -84,6 +85,24 @@ impl Follower {
             next_look: Instant::now(),
             is_failing: false,
         })
+    }
+
+    /// Publishes the first snapshot. Returns also the keys whose access has changed since this was made.
+    pub(crate) fn publish_first(
+        &mut self,
+        db: &Db,
+        params: PublisherParams,
+    ) -> DbResult<(Publisher, TouchedAccess)> {
+        let moment = db.read_transaction()?;
+        let newest = changes::newest(&moment, self.node)?.mark;
+        let touched = self.others(&moment, &newest, None)?;
+        let access = touched.access.clone();
+        let mut publisher = Publisher::start(params, &moment)?;
+        // What was read before this moment is read again.
+        publisher.touch(touched, &moment)?;
+        moment.commit()?;
+        self.served = newest;
+        Ok((publisher, access))
     }
 
     /// Tells whether this node does the jobs that one node does for all.
@@ -145,16 +164,11 @@ impl Follower {
             self.duty.give_up(db)?;
         }
         self.reported = newest.reported;
-        let mut access = TouchedAccess::Nothing;
-        if newest.mark != self.served {
-            let moment = db.read_transaction()?;
-            let newest = changes::newest(&moment, self.node)?;
-            let touched = self.touched(&moment)?;
-            access = touched.access.clone();
-            publisher.touch(touched, &moment)?;
-            moment.commit()?;
-            self.served = newest.mark;
-        }
+        let access = if newest.mark == self.served {
+            TouchedAccess::Nothing
+        } else {
+            self.publish(db, publisher, Touched::NOTHING, None)?
+        };
         self.freshness.confirm(asked_at);
         self.figures.looked(asked_ms);
         self.report(db);
@@ -179,14 +193,40 @@ impl Follower {
         !is_wrong
     }
 
-    /// Returns what the changes since `served` have touched; everything if that is not known.
-    fn touched(&self, moment: &Db) -> DbResult<Touched> {
-        let rows = changes::since(moment, &self.served)?.unwrap_or_default();
-        let read = rows.iter().map(|row| serde_json::from_str::<Touched>(&row.touched));
+    /// Publishes what `touched` names, what `own`, a committed change of this node, has touched, and what other nodes have
+    /// changed. Returns the keys whose access changed.
+    pub(crate) fn publish(
+        &mut self,
+        db: &Db,
+        publisher: &mut Publisher,
+        touched: Touched,
+        own: Option<&OwnChange>,
+    ) -> DbResult<TouchedAccess> {
+        let moment = db.read_transaction()?;
+        let newest = changes::newest(&moment, self.node)?.mark;
+        let touched = self.others(&moment, &newest, own)?.and(touched);
+        let access = touched.access.clone();
+        publisher.touch(touched, &moment)?;
+        self.served = newest;
+        if let Err(error) = moment.commit() {
+            tracing::debug!("what was read is published, but its transaction did not end in order: {error}");
+        }
+        Ok(access)
+    }
+
+    /// Returns what the changes of other nodes after `served` up to `newest` have touched; everything if that is not known.
+    fn others(&self, moment: &Db, newest: &Mark, own: Option<&OwnChange>) -> DbResult<Touched> {
+        let is_next = |own: &OwnChange| own.before == self.served && own.mark == *newest;
+        if *newest == self.served || own.is_some_and(is_next) {
+            return Ok(Touched::NOTHING);
+        }
+        let Some(rows) = changes::since(moment, &self.served)? else { return everything(moment) };
+        let others = rows.iter().filter(|row| own.is_none_or(|own| own.mark != row.mark));
+        let mut read = others.map(|row| serde_json::from_str::<Touched>(&row.touched));
         // A newer release may touch what this one does not know.
-        match read.reduce(|one, other| Ok(one?.and(other?))) {
-            Some(Ok(touched)) => Ok(touched.elsewhere()),
-            Some(Err(_)) | None => everything(moment),
+        match read.try_fold(Touched::NOTHING, |all, one| one.map(|one| all.and(one))) {
+            Ok(touched) => Ok(touched.elsewhere()),
+            Err(_) => everything(moment),
         }
     }
 
@@ -209,22 +249,6 @@ impl Follower {
         let json = serde_json::to_string(touched).map_err(DbError::bad_value)?;
         let mark = changes::put(tx, &before, self.node, &json)?;
         Ok(OwnChange { before, mark })
-    }
-
-    /// Publishes a change of this node that was committed. If others made changes before it, the next look rereads them all.
-    pub(crate) fn publish(
-        &mut self,
-        db: &Db,
-        publisher: &mut Publisher,
-        (touched, change): (Touched, &OwnChange),
-    ) -> DbResult<()> {
-        let moment = db.read_transaction()?;
-        publisher.touch(touched, &moment)?;
-        moment.commit()?;
-        if self.served == change.before {
-            self.served = change.mark.clone();
-        }
-        Ok(())
     }
 
     /// Returns what the answer to the change waits for.

@@ -10,23 +10,28 @@ use serde_json::Value;
 use shared::alarm::Alarm;
 use shared::error_kind::ErrorKind;
 use shared::freshness::Freshness;
+use shared::quota::Counters;
 use shared::secret::Secret;
 use shared::snapshot::{SnapshotReader, channel};
 use tempfile::TempDir;
-use tokio::sync::oneshot::Receiver;
+use tokio::sync::oneshot::{self, Receiver};
 
+use super::follow::Follower;
 use super::join::{JoinParams, Joined, join};
 use super::listen::ListenThread;
 use crate::common::actor::{Actor, Who};
 use crate::common::change::AllowlistEdit;
 use crate::common::credential::AccessTokens;
+use crate::common::node_figures::NodeFigures;
 use crate::common::vault::VaultKeys;
 use crate::db::chain;
+use crate::db::cluster::nodes::Registered;
 use crate::db::cluster::{changes, nodes};
 use crate::db::engine::Db;
 use crate::db::key_check::{make_keys, open_keys};
 use crate::db::record_id::NodeId;
 use crate::db::testing::{ClusterDatabase, shared_database};
+use crate::routing::config::Config;
 use crate::routing::publish::tests::{KEY, config};
 use crate::routing::publish::{Publisher, PublisherParams};
 use crate::usage::ingest::Meter;
@@ -34,7 +39,9 @@ use crate::usage::journal::Journal;
 use crate::usage::retention::RetentionPass;
 use crate::writer::command::keys::{DeleteKey, EditKey, IssueKey};
 use crate::writer::command::projects::{CreateProject, EditProject};
-use crate::writer::command::{AdminWrite, Answer, Command, CommandRefusal, Idempotency, WriteOutcome};
+use crate::writer::command::{
+    AdminWrite, Answer, Command, CommandRefusal, Idempotency, WriteOutcome, execute,
+};
 use crate::writer::{Writer, WriterHandle, WriterState};
 
 const STALE: Duration = Duration::from_secs(300);
@@ -49,8 +56,23 @@ struct Node {
     _home: TempDir,
 }
 
-impl Node {
-    /// Starts a node whose writer has the session `db`.
+/// A node before the start of its writer thread.
+struct Joining {
+    db: Db,
+    registered: Registered,
+    follower: Follower,
+    figures: Arc<NodeFigures>,
+    publisher: Publisher,
+    counters: Arc<Counters>,
+    config: Arc<Config>,
+    snapshots: SnapshotReader,
+    keys: Arc<VaultKeys>,
+    freshness: Freshness,
+    home: TempDir,
+}
+
+impl Joining {
+    /// Registers a node with the session `db`, and publishes its first snapshot.
     fn start(name: &str, mut db: Db) -> Self {
         let home = tempfile::tempdir().unwrap();
         let start = JoinParams {
@@ -61,16 +83,16 @@ impl Node {
             key_seal: "",
             stale_after: STALE,
         };
-        let Joined { registered, follower, freshness, figures, warning: _ } = join(&mut db, &start).unwrap();
+        let Joined { registered, mut follower, freshness, figures, warning: _ } =
+            join(&mut db, &start).unwrap();
         // Nothing renews it here, and a slow machine must not make it silent.
         db.batch("UPDATE nodes SET alive_until_ms = now_ms() + 600000").unwrap();
         let keys = Arc::new(open_keys(&db, &Secret::new(KEY)).unwrap());
         let config = config(home.path(), "", &[]);
-        let retention = RetentionPass::new(&config.lifetimes, Arc::default());
         let (out, snapshots) = channel();
-        let counters = Arc::default();
+        let counters = Arc::<Counters>::default();
         let params = PublisherParams {
-            config,
+            config: Arc::clone(&config),
             keys: Arc::clone(&keys),
             catalog: Arc::default(),
             tokens: AccessTokens::default(),
@@ -78,7 +100,57 @@ impl Node {
             freshness: freshness.clone(),
             out,
         };
-        let publisher = Publisher::start(params, &db).unwrap();
+        let (publisher, _) = follower.publish_first(&db, params).unwrap();
+        Self {
+            db,
+            registered,
+            follower,
+            figures,
+            publisher,
+            counters,
+            config,
+            snapshots,
+            keys,
+            freshness,
+            home,
+        }
+    }
+
+    /// Runs a command as the writer thread does.
+    fn run(&mut self, command: impl Command) -> Answer {
+        let (caller, outcome) = oneshot::channel();
+        let queued = vec![(write(command, None), caller)];
+        execute(&mut self.db, &self.keys, &mut self.publisher, Some(&mut self.follower), queued);
+        outcome.blocking_recv().unwrap().unwrap()
+    }
+
+    /// Looks for changes of other nodes.
+    fn follow(&mut self) {
+        self.follower.follow(&self.db, &mut self.publisher);
+    }
+
+    fn admits(&self, key: &str) -> bool {
+        admits(&self.snapshots, key)
+    }
+}
+
+impl Node {
+    /// Starts a node whose writer has the session `db`.
+    fn start(name: &str, db: Db) -> Self {
+        let Joining {
+            db,
+            registered,
+            follower,
+            figures,
+            publisher,
+            counters,
+            config,
+            snapshots,
+            keys,
+            freshness,
+            home,
+        } = Joining::start(name, db);
+        let retention = RetentionPass::new(&config.lifetimes, Arc::default());
         let (journal, inbox) = Journal::open(home.path().join("journal")).unwrap();
         let mut meter = Meter::new(db, inbox, Arc::clone(journal.gauge()), counters);
         meter.with_fence(registered.fence(), figures);
@@ -93,10 +165,7 @@ impl Node {
     }
 
     fn queue(&self, command: impl Command, idempotency: Option<Idempotency>) -> Receiver<WriteOutcome> {
-        let actor = Actor { who: Who::admin(), address: None, request_id: None };
-        let write =
-            AdminWrite { command: Box::new(command), actor, status: StatusCode::CREATED, idempotency };
-        self.handle().queue(write).unwrap()
+        self.handle().queue(write(command, idempotency)).unwrap()
     }
 
     fn run(&self, command: impl Command) -> Answer {
@@ -118,8 +187,7 @@ impl Node {
 
     /// True if the node admits a key.
     fn admits(&self, key: &str) -> bool {
-        let snapshot = self.snapshots.load();
-        snapshot.access.keys.get(&snapshot.key_hasher.hash(key.as_bytes())).is_some()
+        admits(&self.snapshots, key)
     }
 }
 
@@ -129,6 +197,18 @@ impl Drop for Node {
             writer.stop();
         }
     }
+}
+
+/// True if the newest snapshot admits a key.
+fn admits(snapshots: &SnapshotReader, key: &str) -> bool {
+    let snapshot = snapshots.load();
+    snapshot.access.keys.get(&snapshot.key_hasher.hash(key.as_bytes())).is_some()
+}
+
+/// Returns an administrator's change.
+fn write(command: impl Command, idempotency: Option<Idempotency>) -> AdminWrite {
+    let actor = Actor { who: Who::admin(), address: None, request_id: None };
+    AdminWrite { command: Box::new(command), actor, status: StatusCode::CREATED, idempotency }
 }
 
 /// Waits for changes that were queued at once.
@@ -247,6 +327,35 @@ fn a_node_that_was_away_for_too_many_changes_rereads_everything() {
     while a.admits(&secret) || b.admits(&secret) {
         assert!(Instant::now() < until, "both nodes serve by a change that was lost");
         thread::yield_now();
+    }
+}
+
+/// A node makes a change before it has followed that of another one, and a failover loses both.
+#[test]
+fn a_node_that_was_ahead_of_what_it_followed_notices_that_a_failover_lost_it() {
+    for goes_on in [false, true] {
+        let Some(database) = database() else { return };
+        let mut other = database.connect();
+        let mut node = Joining::start("a", database.connect());
+        let prj = member(&node.run(project("p")), "id");
+        let issued = node.run(key("k", &prj));
+        let (secret, id) = (member(&issued, "key"), member(&issued, "id"));
+        let kept = changes::newest(&other, node.registered.node).unwrap().mark;
+
+        database.change(&mut other, NodeId::FIRST, "{}");
+        node.run(revoke(&id));
+        assert!(!node.admits(&secret));
+        let lost = format!(
+            "BEGIN; UPDATE keys SET state = 'active'; DELETE FROM changes WHERE version > {0}; \
+             UPDATE cluster SET version = {0}, token = '{1}'; COMMIT",
+            kept.version, kept.token
+        );
+        other.batch(&lost).unwrap();
+        if goes_on {
+            database.change(&mut other, NodeId::FIRST, "{}");
+        }
+        node.follow();
+        assert!(node.admits(&secret), "it serves by a change that was lost; goes on: {goes_on}");
     }
 }
 

@@ -35,6 +35,7 @@ use crate::admin::run::recording::Recordings;
 use crate::admin::usage::export::Exports;
 use crate::admin::{self, App, RequestId};
 use crate::cluster::board::NodeBoard;
+use crate::cluster::follow::Follower;
 use crate::cluster::listen::ListenThread;
 use crate::cluster::shares::{ShareQueue, ShareThread};
 use crate::common::actor::Actor;
@@ -167,7 +168,7 @@ impl OutgoingWork {
 pub fn start(params: Params) -> io::Result<Control> {
     let Parts { lock, storage, mut meter, counters, journal, keys, telemetry, origins, nodes } =
         params.state.into_parts();
-    let AmongNodes { follower, freshness, duty, shares, figures } = nodes;
+    let AmongNodes { mut follower, freshness, duty, shares, figures } = nodes;
     let (keys, config) = (Arc::new(keys), Arc::clone(&params.config));
     let (telemetry, keeper) = telemetry.start((&config.state_dir, &keys), &params.reader, &params.alarm)?;
     let jobs = Jobs::after(db::jobs::all(meter.db_mut()).map_err(io::Error::other)?);
@@ -182,7 +183,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         freshness,
         out: params.publisher,
     };
-    let publisher = first_snapshot(publisher, &mut meter).map_err(io::Error::other)?;
+    let publisher = first_snapshot(publisher, &mut meter, follower.as_mut()).map_err(io::Error::other)?;
     let (readers, threads) = start_threads(&storage, (origins, keeper), (shares, &counters), &params.alarm)?;
     let (view, sign_ins, ended) = (publisher.view(), publisher.sign_ins(), publisher.ended_sessions());
     let (outgoing, board) = (OutgoingWork::of(&publisher), board(&storage, &config, &readers, &publisher));
@@ -249,9 +250,20 @@ fn shown_by(meter: &Meter) -> ShownByMeter {
 }
 
 /// Publishes the first snapshot. What earlier processes left is stored before, or counted in its limits.
-fn first_snapshot(params: PublisherParams, meter: &mut Meter) -> DbResult<Publisher> {
+fn first_snapshot(
+    params: PublisherParams,
+    meter: &mut Meter,
+    follower: Option<&mut Follower>,
+) -> DbResult<Publisher> {
     meter.begin();
-    let publisher = Publisher::start(params, meter.db_mut())?;
+    let publisher = match follower {
+        Some(follower) => {
+            let (publisher, access) = follower.publish_first(meter.db_mut(), params)?;
+            meter.access_changed(&access);
+            publisher
+        }
+        None => Publisher::start(params, meter.db_mut())?,
+    };
     log_unusable(&publisher.view());
     meter.count_rest().map(|()| publisher)
 }

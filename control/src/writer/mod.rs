@@ -29,6 +29,7 @@ use crate::usage::ingest::{Meter, Round};
 use crate::usage::retention::RetentionPass;
 use crate::writer::command::{
     AdminWrite, Command, CommandRefusal, DryRun, QueuedDryRun, QueuedWrite, WriteOutcome, dry_run, execute,
+    publish,
 };
 
 /// The running writer thread.
@@ -272,7 +273,10 @@ impl WriterState {
         self.execute(writes);
         match job {
             Ok(WriterJob::DryRun(dry_run)) => self.dry_run(*dry_run),
-            Ok(WriterJob::File(routing, report)) => self.replace_file(*routing, report),
+            Ok(WriterJob::File(routing, report)) => {
+                self.publisher.replace_file(*routing, report);
+                self.publish();
+            }
             Ok(WriterJob::Document(document, reply)) => {
                 let _ = reply.send(self.store_document(&document));
             }
@@ -280,7 +284,10 @@ impl WriterState {
                 self.follower.iter_mut().for_each(Follower::hurry);
                 let _ = begun.send(());
             }
-            Ok(WriterJob::Publish(touched)) => self.publish(touched),
+            Ok(WriterJob::Publish(touched)) => {
+                self.publisher.owe(touched);
+                self.publish();
+            }
             Ok(WriterJob::UsageTask(task)) => task(self.meter.usage_mut()),
             Ok(WriterJob::Task(task)) => task(self.meter.db_mut()),
             other => return other,
@@ -318,27 +325,25 @@ impl WriterState {
         let tx = meter.db_mut().transaction()?;
         let before = follower.as_ref().map(|_| Follower::begin(&tx)).transpose()?;
         let is_new = documents::put(&tx, document, unix_ms())?;
-        let others = follower.as_mut().zip(before).filter(|_| is_new);
-        let change = match others {
-            Some((follower, before)) => Some((follower.note(&tx, before, &Touched::DOCUMENTS)?, follower)),
-            None => None,
-        };
+        let others = follower.as_ref().zip(before).filter(|_| is_new);
+        let own =
+            others.map(|(follower, before)| follower.note(&tx, before, &Touched::DOCUMENTS)).transpose()?;
         tx.commit()?;
-        match change {
-            Some((own, follower)) => follower.publish(meter.db_mut(), publisher, (Touched::NOTHING, &own)),
-            None => Ok(()),
+        if own.is_none() {
+            return Ok(());
         }
+        // This node knows the document.
+        let access = publish(meter.db_mut(), publisher, follower.as_mut(), Touched::NOTHING, own.as_ref())?;
+        meter.access_changed(&access);
+        Ok(())
     }
 
-    fn publish(&mut self, touched: Touched) {
-        if let Err(error) = self.publisher.touch(touched, self.meter.db_mut()) {
-            tracing::error!("cannot publish a change yet: {error}");
-        }
-    }
-
-    fn replace_file(&mut self, routing: Routing, report: ReloadReport) {
-        if let Err(error) = self.publisher.replace_file(routing, report, self.meter.db_mut()) {
-            tracing::error!("cannot publish the changed configuration yet: {error}");
+    /// Publishes what is owed. If it fails, the next turn tries again.
+    fn publish(&mut self) {
+        let Self { meter, publisher, follower, .. } = self;
+        match publish(meter.db_mut(), publisher, follower.as_mut(), Touched::NOTHING, None) {
+            Ok(access) => meter.access_changed(&access),
+            Err(error) => tracing::error!("cannot publish a change yet: {error}"),
         }
     }
 }

@@ -176,31 +176,37 @@ impl Publisher {
         self.cancels.clone()
     }
 
-    /// Publishes a changed file; calls `report` when it is in force.
-    pub(crate) fn replace_file(&mut self, file: Routing, report: ReloadReport, db: &Db) -> DbResult<()> {
+    /// Takes a changed file, which the next publication contains; `report` is called when it is in force.
+    pub(crate) fn replace_file(&mut self, file: Routing, report: ReloadReport) {
         self.file = self.stored_keys.fill(file);
         self.report = Some(report);
-        self.touch(Touched::ROUTING, db)
+        self.owe(Touched::ROUTING);
+    }
+
+    /// Lets the next publication contain what `touched` names.
+    pub(crate) fn owe(&mut self, touched: Touched) {
+        self.owed = mem::take(&mut self.owed).and(touched);
     }
 
     /// Publishes what `touched` names. On an error the last snapshot stays current, and the change is published with
     /// the next successful call.
     pub(crate) fn touch(&mut self, touched: Touched, db: &Db) -> DbResult<()> {
         let now_ms = shared::clock::unix_ms();
-        self.owed = mem::take(&mut self.owed).and(touched);
+        self.owe(touched);
         self.owed.routing |= self.is_due(now_ms);
         // First, because these cannot fail.
         self.cancels.add(mem::take(&mut self.owed.cancels));
         self.ended_sessions.add(mem::take(&mut self.owed.ended_sessions), now_ms);
+        // What is read stays owed until all is: the change that it was read by may be lost meanwhile.
         if self.owed.sign_ins {
             self.sign_ins.reread(db)?;
-            self.owed.sign_ins = false;
         }
-        if mem::take(&mut self.owed.documents) {
+        if self.owed.documents {
             self.catalog.reread(db);
             self.owed.routing = true;
         }
         if !self.owed.is_of_snapshot() {
+            self.owed = Touched::NOTHING;
             return Ok(());
         }
         if let Err(error) = self.read_access(db) {

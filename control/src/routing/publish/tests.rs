@@ -160,7 +160,10 @@ impl Watched {
         let (publisher, reader) = channel();
         let config = config(folder.path(), yaml, &[]);
         let (mut publisher, db) = started(&config, publisher);
-        let sink = move |routing, report| publisher.replace_file(routing, report, &db).is_ok();
+        let sink = move |routing, report| {
+            publisher.replace_file(routing, report);
+            publisher.touch(Touched::NOTHING, &db).is_ok()
+        };
         let mut reloader = Reloader::new(config, Box::new(sink));
         assert_eq!(settled(&mut reloader), FileCheck::Same, "nothing has changed since the start");
         Self { folder, reader, reloader, writes: 0 }
@@ -282,7 +285,8 @@ fn a_changed_file_is_reported_when_it_is_in_force_and_not_before() {
 
     let (routing, report) = waiting.lock().unwrap().pop().unwrap();
     db.batch("ALTER TABLE endpoints RENAME TO elsewhere").unwrap();
-    publisher.replace_file(routing, report, &db).unwrap_err();
+    publisher.replace_file(routing, report);
+    publisher.touch(Touched::NOTHING, &db).unwrap_err();
     assert_eq!(status.read().reloads, 0, "it could not be published");
     db.batch("ALTER TABLE elsewhere RENAME TO endpoints").unwrap();
     publisher.touch(Touched::NOTHING, &db).unwrap();
@@ -587,6 +591,7 @@ fn stored_credentials_complete_providers_of_the_file() {
     let want = [("bare", "", false), ("kept", "of-the-table", true), ("written", "of-the-file", true)];
     let want = want.map(|(id, key, ready)| (id.to_owned(), key.to_owned(), ready));
     assert_eq!(found(&reader.load()), want);
-    publisher.replace_file(config.routing.clone(), Box::new(|| ()), &db).unwrap();
+    publisher.replace_file(config.routing.clone(), Box::new(|| ()));
+    publisher.touch(Touched::NOTHING, &db).unwrap();
     assert_eq!(found(&reader.load()), want, "after a reload too");
 }

@@ -232,12 +232,9 @@ pub(crate) fn execute(
     let (outcomes, access) = match commit(db, (keys, publisher), follower.as_deref(), &writes) {
         Ok(Committed { mut outcomes, touched, change }) => {
             let access = touched.access.clone();
-            let shared = follower.zip(change);
-            let awaited = shared.as_ref().map(|(follower, change)| follower.awaited(change, &touched));
-            let published = match shared {
-                Some((follower, change)) => follower.publish(db, publisher, (touched, &change)),
-                None => publisher.touch(touched, db),
-            };
+            let own = follower.as_deref().zip(change.as_ref());
+            let awaited = own.map(|(follower, change)| follower.awaited(change, &touched));
+            let published = publish(db, publisher, follower, touched, change.as_ref());
             if let Err(error) = &published {
                 tracing::error!("a change was stored but not yet published: {error}");
             }
@@ -245,7 +242,7 @@ pub(crate) fn execute(
                 answer.published = published.is_ok();
                 answer.awaited = awaited.filter(|_| published.is_ok());
             }
-            (outcomes, access)
+            (outcomes, published.unwrap_or(access))
         }
         Err(error) => {
             tracing::error!("a change could not be made: {error}");
@@ -258,6 +255,24 @@ pub(crate) fn execute(
         let _ = caller.send(outcome);
     }
     access
+}
+
+/// Publishes what `touched` names; beside other nodes also what they have changed. `own` is the committed change that touched it,
+/// if it was one. Returns the keys whose access changed.
+pub(crate) fn publish(
+    db: &Db,
+    publisher: &mut Publisher,
+    follower: Option<&mut Follower>,
+    touched: Touched,
+    own: Option<&OwnChange>,
+) -> DbResult<TouchedAccess> {
+    match follower {
+        Some(follower) => follower.publish(db, publisher, touched, own),
+        None => {
+            let access = touched.access.clone();
+            publisher.touch(touched, db).map(|()| access)
+        }
+    }
 }
 
 /// The result of a command that was applied and rolled back.
