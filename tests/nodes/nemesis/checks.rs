@@ -127,17 +127,23 @@ async fn revocation(rig: &Rig, round: &Round, doomed: &Subject) -> u64 {
     let late: Vec<&Seen> = late.collect();
     let holds = !published || !is_revoked || late.is_empty();
     assert!(holds, "seed {}: served after {:?}: {late:?}", round.seed, round.revoked);
-    let expected = if is_revoked { 401 } else { 200 };
+    let until = Instant::now() + REST_TIME_MAX;
     for at in 0..NODES {
-        let what =
-            format!("seed {}: status {expected} at node {at} for the key that was revoked", round.seed);
-        wait::eventually_within(REST_TIME_MAX, &what, async || {
-            let answer = rig.addresses.client(at, &doomed.key).chat(chat::request("up/m")).await;
-            (answer.status == expected).then_some(())
-        })
-        .await;
+        while let Some(why) = served_otherwise(rig, at, doomed).await {
+            assert!(Instant::now() < until, "seed {}: {why}", round.seed);
+            tokio::time::sleep(LEDGER_PAUSE).await;
+        }
     }
     u64::from(!is_revoked)
+}
+
+/// Returns what is wrong if a node serves a key that is revoked, or refuses one that is not.
+async fn served_otherwise(rig: &Rig, at: usize, doomed: &Subject) -> Option<String> {
+    let shown = rig.admin(1).done("GET", &format!("keys/{}", doomed.key_id), Value::Null).await;
+    let expected = if shown["state"] == "revoked" { 401 } else { 200 };
+    let answer = rig.addresses.client(at, &doomed.key).chat(chat::request("up/m")).await;
+    (answer.status != expected)
+        .then(|| format!("status {} at node {at} for the key that is {}", answer.status, shown["state"]))
 }
 
 /// Each change was made once, and none was lost unless the server has lost commits.
