@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use postgres_server::{Database, PostgresServer, installed, shared};
 use shared::quota::share::Fence;
@@ -150,6 +152,15 @@ impl<'server> ClusterDatabase<'server> {
         DatabaseAddress::parse(&self.0.url_at(address)).unwrap().connect(node).unwrap()
     }
 
+    /// Waits until a session waits for a lock.
+    pub(crate) fn await_a_lock(&self) {
+        let (db, until) = (self.connect(), Instant::now() + LOCK_TIME_MAX);
+        while !db.exists(WAITS_FOR_A_LOCK, ()).unwrap() {
+            assert!(Instant::now() < until, "no session waits for a lock");
+            thread::yield_now();
+        }
+    }
+
     /// Makes a change that touches `touched`.
     pub(crate) fn change(&self, db: &mut Db, node: NodeId, touched: &str) -> Mark {
         let tx = db.transaction().unwrap();
@@ -159,3 +170,8 @@ impl<'server> ClusterDatabase<'server> {
         mark
     }
 }
+
+/// A bound for a session that another thread starts, however busy the machine is.
+const LOCK_TIME_MAX: Duration = Duration::from_secs(30);
+const WAITS_FOR_A_LOCK: &str =
+    "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";

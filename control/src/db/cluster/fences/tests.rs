@@ -214,12 +214,7 @@ fn a_process_that_starts_waits_for_the_transaction_of_the_one_before() {
     pass(&tx, Lane::Shares, &first).unwrap().unwrap();
     let mut second = database.connect();
     let started = std::thread::spawn(move || start(&mut second));
-    let observer = database.connect();
-    let waits =
-        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    while !observer.exists(waits, ()).unwrap() {
-        std::thread::yield_now();
-    }
+    database.await_a_lock();
     renew(&tx, first.node).unwrap();
     tx.commit().unwrap();
     assert_eq!(started.join().unwrap().incarnation, first.incarnation + 1);
