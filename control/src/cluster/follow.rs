@@ -94,6 +94,8 @@ impl Follower {
         params: PublisherParams,
     ) -> DbResult<(Publisher, TouchedAccess)> {
         let moment = db.read_transaction()?;
+        // The first snapshot of a large state takes its time.
+        moment.may_pause()?;
         let newest = changes::newest(&moment, self.node)?.mark;
         let touched = self.others(&moment, &newest, None)?;
         let access = touched.access.clone();

@@ -404,6 +404,15 @@ impl<'a> Row<'a> {
 }
 
 impl Transaction<'_> {
+    /// Lets this transaction stay without a statement for any time, although the server ends others then. For one that only
+    /// reads, for which nobody waits.
+    pub(crate) fn may_pause(&self) -> DbResult<()> {
+        match &self.0.0 {
+            Engine::Sqlite(_) => Ok(()),
+            Engine::Postgres(session) => session.batch("SET LOCAL idle_in_transaction_session_timeout = 0"),
+        }
+    }
+
     /// Begins a part of the transaction that can be rolled back alone.
     pub(crate) fn savepoint(&mut self) -> DbResult<Savepoint<'_>> {
         self.batch("SAVEPOINT part")?;
