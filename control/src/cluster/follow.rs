@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A publication is read at one moment of the database: else a key that a later change has enabled could be read without
-//! the limit that the same change has added. Whatever is published for, it contains all changes up to that moment: a node that
-//! served by a change beyond `served` would not notice that a failover has lost it.
+//! the limit that the same change has added. Every publication, whatever its cause, contains all changes up to that moment: a
+//! node that served by a change beyond `served` would not notice that a failover has lost it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -87,7 +87,7 @@ impl Follower {
         })
     }
 
-    /// Publishes the first snapshot. Returns also the keys whose access has changed since this was made.
+    /// Publishes the first snapshot. Returns also the keys whose access has changed since this follower was made.
     pub(crate) fn publish_first(
         &mut self,
         db: &Db,

@@ -404,8 +404,8 @@ impl<'a> Row<'a> {
 }
 
 impl Transaction<'_> {
-    /// Lets this transaction stay without a statement for any time, although the server ends others then. For one that only
-    /// reads, for which nobody waits.
+    /// Lets this transaction pause between statements for longer than the server allows others. Only for one that reads: it holds
+    /// no lock that others wait for.
     pub(crate) fn may_pause(&self) -> DbResult<()> {
         match &self.0.0 {
             Engine::Sqlite(_) => Ok(()),
