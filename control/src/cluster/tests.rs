@@ -137,27 +137,26 @@ impl Joining {
 impl Node {
     /// Starts a node whose writer has the session `db`.
     fn start(name: &str, db: Db) -> Self {
-        let Joining {
-            db,
-            registered,
-            follower,
-            figures,
-            publisher,
-            counters,
-            config,
-            snapshots,
-            keys,
-            freshness,
-            home,
-        } = Joining::start(name, db);
-        let retention = RetentionPass::new(&config.lifetimes, Arc::default());
-        let (journal, inbox) = Journal::open(home.path().join("journal")).unwrap();
-        let mut meter = Meter::new(db, inbox, Arc::clone(journal.gauge()), counters);
-        meter.with_fence(registered.fence(), figures);
-        let state =
-            WriterState { meter, publisher, keys: Arc::clone(&keys), retention, follower: Some(follower) };
-        let writer = Some(Writer::start(state, &Alarm::default()).unwrap());
-        Self { number: registered.node, writer, snapshots, keys, freshness, _home: home }
+        let joining = Joining::start(name, db);
+        let retention = RetentionPass::new(&joining.config.lifetimes, Arc::default());
+        let (journal, inbox) = Journal::open(joining.home.path().join("journal")).unwrap();
+        let mut meter = Meter::new(joining.db, inbox, Arc::clone(journal.gauge()), joining.counters);
+        meter.with_fence(joining.registered.fence(), joining.figures);
+        let state = WriterState {
+            meter,
+            publisher: joining.publisher,
+            keys: Arc::clone(&joining.keys),
+            retention,
+            follower: Some(joining.follower),
+        };
+        Self {
+            number: joining.registered.node,
+            writer: Some(Writer::start(state, &Alarm::default()).unwrap()),
+            snapshots: joining.snapshots,
+            keys: joining.keys,
+            freshness: joining.freshness,
+            _home: joining.home,
+        }
     }
 
     fn handle(&self) -> WriterHandle {
