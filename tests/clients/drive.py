@@ -107,6 +107,8 @@ AGENTS = "\n".join(
 
 # The origin to which vendors send browsers back; no name is resolved.
 SETTINGS = {"LLMGW_OAUTH_PUBLIC_BASE_URL": "https://llm.example.com"}
+# As tests/sdk/chromium.sh finds it.
+BROWSER = shutil.which("chromium-headless-shell") or shutil.which("chromium") or ""
 
 
 def raise_loopback():
@@ -139,7 +141,7 @@ def suites(only, direct):
         every.append(python + [str(HERE / "wrong_key.py")])
     browser = node + [str(HERE / "browser.mjs")]
     chosen = [command for command in [*every, browser] if only in command[-1]]
-    if browser in chosen and not shutil.which("chromium"):
+    if browser in chosen and not BROWSER:
         print("clients: SKIPPED the suite of the browser: there is no chromium here, and apt-get could not install it", flush=True)
         chosen.remove(browser)
     return chosen
@@ -165,7 +167,7 @@ def drive(arguments, directory):
             "LLMGW_TEST_GATEWAY": arguments.gateway or "",
             "LLMGW_TEST_DIRECT": "1" if arguments.direct else "0",
             "LLMGW_TEST_NODE": str(arguments.cache / "node"),
-            "LLMGW_TEST_BROWSER": shutil.which("chromium") or "",
+            "LLMGW_TEST_BROWSER": BROWSER,
             "LLMGW_TEST_SESSIONS": arguments.sessions,
             "LLMGW_TEST_AIDER": str(arguments.cache / "aider" / "bin" / "aider"),
         }

@@ -13,12 +13,7 @@ say() { echo "setup: $*" >&2; }
 need() { command -v "$1" >/dev/null || { say "$1 is needed: $2"; exit 1; }; }
 
 # If no browser can be installed, its suite is skipped, and the run reports that.
-if ! command -v chromium >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    say "installing chromium with apt-get"
-    { apt-get install -y -qq --no-install-recommends chromium ||
-        { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }; } >&2 ||
-        say "chromium cannot be installed"
-fi
+"$here/../sdk/chromium.sh" >/dev/null || say "the suite of the browser needs it"
 
 if [ -f "$dir/stamp" ] && [ "$(cat "$dir/stamp")" = "$stamp" ]; then
     echo "$dir"

@@ -11,12 +11,7 @@ ui=$here/../../console/ui
 
 say() { echo "console: $*" >&2; }
 command -v npm >/dev/null || { say "npm is needed: Node.js 20 or newer"; exit 1; }
-if ! command -v chromium >/dev/null; then
-    say "installing chromium with apt-get"
-    { apt-get install -y -qq --no-install-recommends chromium ||
-        { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }; } >&2 ||
-        { say "chromium is needed"; exit 1; }
-fi
+chromium=$("$here/../sdk/chromium.sh")
 # The step `console` has installed them already, as a rule.
 [ -d "$ui/node_modules/playwright-core" ] && [ -d "$ui/node_modules/axe-core" ] && [ -d "$ui/node_modules/openai" ] ||
     (cd "$ui" && npm ci --silent --ignore-scripts --no-audit --no-fund)
@@ -28,4 +23,4 @@ export FILL_JOURNAL=${CARGO_TARGET_DIR:-$root/target}/debug/examples/fill_journa
 
 home=$(mktemp -d)
 trap 'rm -rf "$home"' EXIT
-timeout --kill-after=5 2400 node "$here/drive.mjs" "$binary" "$home" "$(command -v chromium)" "$@"
+timeout --kill-after=5 2400 node "$here/drive.mjs" "$binary" "$home" "$chromium" "$@"

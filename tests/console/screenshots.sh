@@ -9,11 +9,12 @@ folder=$(realpath -m "${2:-$here/../../docs/images}")
 ui=$here/../../console/ui
 
 faketime() { compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1'; }
-command -v chromium >/dev/null && faketime >/dev/null || apt-get install -y -qq --no-install-recommends chromium faketime >&2
+chromium=$("$here/../sdk/chromium.sh")
+faketime >/dev/null || apt-get install -y -qq --no-install-recommends faketime >&2
 [ -d "$ui/node_modules/playwright-core" ] || (cd "$ui" && npm ci --silent --ignore-scripts --no-audit --no-fund)
 
 home=$(mktemp -d)
 trap 'rm -rf "$home"' EXIT
 all=${3:+$(realpath -m "$3")}
 mkdir -p "$folder" ${all:+"$all"}
-timeout --kill-after=5 1200 node "$here/screenshots.mjs" "$binary" "$home" "$(command -v chromium)" "$(faketime | head -n 1)" "$folder" "$all"
+timeout --kill-after=5 1200 node "$here/screenshots.mjs" "$binary" "$home" "$chromium" "$(faketime | head -n 1)" "$folder" "$all"

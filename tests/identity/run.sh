@@ -8,15 +8,10 @@ ui=$here/../../console/ui
 
 say() { echo "identity: $*" >&2; }
 command -v npm >/dev/null || { say "npm is needed: Node.js 20 or newer"; exit 1; }
-if ! command -v chromium >/dev/null; then
-    say "installing chromium with apt-get"
-    { apt-get install -y -qq --no-install-recommends chromium ||
-        { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }; } >&2 ||
-        { say "chromium is needed"; exit 1; }
-fi
+chromium=$("$here/../sdk/chromium.sh")
 [ -d "$ui/node_modules/playwright-core" ] || (cd "$ui" && npm ci --silent --ignore-scripts --no-audit --no-fund)
 [ -d "$here/node_modules/oidc-provider" ] || (cd "$here" && npm ci --silent --ignore-scripts --no-audit --no-fund)
 
 home=$(mktemp -d)
 trap 'rm -rf "$home"' EXIT
-timeout --kill-after=5 300 node "$here/oauth.mjs" "$binary" "$home" "$(command -v chromium)"
+timeout --kill-after=5 300 node "$here/oauth.mjs" "$binary" "$home" "$chromium"

@@ -10,8 +10,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 binary=$(realpath "$1")
 cache=$("$here/setup.sh")
 ui=$here/../../console/ui
-command -v chromium >/dev/null || apt-get install -y -qq --no-install-recommends chromium >&2 ||
-    { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >&2
+chromium=$("$here/../sdk/chromium.sh")
 [ -d "$ui/node_modules/playwright-core" ] && [ -d "$ui/node_modules/openai" ] ||
     (cd "$ui" && npm ci --silent --ignore-scripts --no-audit --no-fund)
 work=$(mktemp -d)
@@ -119,6 +118,6 @@ kill "$gateway"
 wait "$gateway" || fail "the gateway did not stop cleanly after its restart"
 export LLMGW_STATE_DIR=$work/state-of-the-console
 serve third
-timeout --kill-after=5 600 node "$here/setup_console.mjs" "$GATEWAY" "$LLMGW_API_KEY" "$MODEL_SERVER" "$(command -v chromium)" ||
+timeout --kill-after=5 600 node "$here/setup_console.mjs" "$GATEWAY" "$LLMGW_API_KEY" "$MODEL_SERVER" "$chromium" ||
     fail "the set-up by keyboard failed"
 echo "setup_flow: the set-up of the console works by keyboard alone with a real model, and the OpenAI SDK completes its check"

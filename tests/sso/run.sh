@@ -9,9 +9,10 @@ ui=$here/../../console/ui
 
 say() { echo "single sign-on: $*" >&2; }
 command -v npm >/dev/null || { say "npm is needed: Node.js 20 or newer"; exit 1; }
-if ! command -v chromium >/dev/null || [ ! -e /usr/lib/apache2/modules/mod_auth_openidc.so ]; then
-    say "installing apache2, libapache2-mod-auth-openidc and chromium with apt-get"
-    packages=(apache2 libapache2-mod-auth-openidc chromium)
+chromium=$("$here/../sdk/chromium.sh")
+if [ ! -e /usr/lib/apache2/modules/mod_auth_openidc.so ]; then
+    say "installing apache2 and libapache2-mod-auth-openidc with apt-get"
+    packages=(apache2 libapache2-mod-auth-openidc)
     { apt-get install -y -qq --no-install-recommends "${packages[@]}" ||
         { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${packages[@]}"; }; } >&2 ||
         { say "${packages[*]} are needed"; exit 1; }
@@ -24,4 +25,4 @@ home=$(mktemp -d)
 trap 'rm -rf "$home"' EXIT
 # Apache's workers have another user.
 chmod 755 "$home"
-timeout --kill-after=5 300 node "$here/drive.mjs" "$binary" "$home" "$(command -v chromium)"
+timeout --kill-after=5 300 node "$here/drive.mjs" "$binary" "$home" "$chromium"

@@ -2,7 +2,7 @@
 //! is compared with what the database says: hard limits are never exceeded and can be used up, each completed answer has one
 //! record, a revoked key is refused, and changes happen once and in one order.
 //!
-//! `cargo test` runs one round of six rows, `.ci/run nemesis` 20 of each. More rounds of a row print what they did:
+//! `.ci/run nemesis` runs 20 rounds of each row, and prints what they did. To run some by hand:
 //! `cargo test --test main nodes::nemesis -- --ignored --nocapture --test-threads=1`. `LLMGW_NEMESIS_ROUNDS=500` runs more rounds,
 //! `LLMGW_NEMESIS_FIRST=37` starts with another seed.
 
@@ -20,30 +20,20 @@ use fault::Fault;
 use rig::Rig;
 use round::Figures;
 
-/// Runs the rounds of a row of the table.
+/// Runs the rounds of a row of the table, each with its seed, on the same nodes.
 async fn rounds(fault: Fault) {
-    let first = number("LLMGW_NEMESIS_FIRST").unwrap_or(1);
-    let seeds = first..first + number("LLMGW_NEMESIS_ROUNDS").unwrap_or(ROUNDS);
-    run(&format!("{fault:?}"), seeds.map(|seed| (fault, seed))).await;
-}
-
-/// Runs rounds, each with its fault and its seed, on the same nodes.
-async fn run(name: &str, rounds: impl Iterator<Item = (Fault, u64)>) {
     if !installed() {
         return;
     }
+    let first = number("LLMGW_NEMESIS_FIRST").unwrap_or(1);
+    let seeds = first..first + number("LLMGW_NEMESIS_ROUNDS").unwrap_or(ROUNDS);
     let (mut rig, mut figures) = (Rig::start().await, Figures::default());
-    for (fault, seed) in rounds {
+    for seed in seeds {
         round::run(&mut rig, fault, seed, &mut figures).await;
     }
     let verified = rig.nodes[0].setup().output_of(&["audit", "verify"], 0).await;
     assert!(verified.contains("the audit log is intact"), "{verified}");
-    figure(&format!("nemesis {name}"), figures);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn promises_hold_through_a_fault_of_each_part() {
-    run("of each part", ONE_OF_EACH_PART.into_iter().zip(1..)).await;
+    figure(&format!("nemesis {fault:?}"), figures);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -106,15 +96,6 @@ async fn promises_hold_while_a_standby_takes_over_that_lacks_commits() {
     rounds(Fault::PromoteBehind).await;
 }
 
-/// The faults of the ordinary run, in this order on the same nodes: of nodes, connections, the server, and its replication.
-const ONE_OF_EACH_PART: [Fault; 6] = [
-    Fault::Kill,
-    Fault::StartCopy,
-    Fault::CutOff,
-    Fault::LoseCommits,
-    Fault::KillServer,
-    Fault::PromoteBehind,
-];
 /// The rounds of each row unless the environment says otherwise.
 const ROUNDS: u64 = 3;
 

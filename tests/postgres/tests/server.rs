@@ -97,6 +97,7 @@ fn settings_hold() {
 
 /// Prints what tests pay for a server and for a database.
 #[test]
+#[ignore = "measures, and needs a machine of its own"]
 fn a_start_and_a_database_take_well_under_a_second() {
     if !installed() {
         return;
