@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::support::admin::{Admin, NewKey};
+use crate::support::figure::figure;
 use crate::support::gateway::Setup;
 use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, faults, wait};
 
@@ -236,7 +237,7 @@ async fn kill_at_steps_of_the_move(first: usize, apart: bool) {
         assert_eq!(tables_of_usage(&setup, "gateway.db"), if wants { 0 } else { 4 });
     }
     assert!(steps > 20, "{steps}");
-    println!("M-122: killed at every third of {steps} steps (apart: {apart}), 0 lost, 0 doubled");
+    figure("M-122", format!("killed at every third of {steps} steps (apart: {apart}), 0 lost, 0 doubled"));
 }
 
 /// True if the process becomes ready; ends it in that case.
