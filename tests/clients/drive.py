@@ -5,7 +5,6 @@ import fcntl
 import os
 import pathlib
 import secrets
-import shutil
 import socket
 import struct
 import sys
@@ -107,8 +106,6 @@ AGENTS = "\n".join(
 
 # The origin to which vendors send browsers back; no name is resolved.
 SETTINGS = {"LLMGW_OAUTH_PUBLIC_BASE_URL": "https://llm.example.com"}
-# As tests/sdk/chromium.sh finds it.
-BROWSER = shutil.which("chromium-headless-shell") or shutil.which("chromium") or ""
 
 
 def raise_loopback():
@@ -118,7 +115,7 @@ def raise_loopback():
         fcntl.ioctl(any_socket, 0x8914, request)  # SIOCSIFFLAGS
 
 
-def suites(only, direct):
+def suites(only, direct, chromium):
     python, node = [sys.executable, "-u"], ["node"]
     every = [
         python + [str(HERE / "openai_chat.py")],
@@ -141,7 +138,7 @@ def suites(only, direct):
         every.append(python + [str(HERE / "wrong_key.py")])
     browser = node + [str(HERE / "browser.mjs")]
     chosen = [command for command in [*every, browser] if only in command[-1]]
-    if browser in chosen and not BROWSER:
+    if browser in chosen and not chromium:
         print("clients: SKIPPED the suite of the browser: there is no chromium here, and apt-get could not install it", flush=True)
         chosen.remove(browser)
     return chosen
@@ -167,11 +164,11 @@ def drive(arguments, directory):
             "LLMGW_TEST_GATEWAY": arguments.gateway or "",
             "LLMGW_TEST_DIRECT": "1" if arguments.direct else "0",
             "LLMGW_TEST_NODE": str(arguments.cache / "node"),
-            "LLMGW_TEST_BROWSER": BROWSER,
+            "LLMGW_TEST_BROWSER": arguments.chromium,
             "LLMGW_TEST_SESSIONS": arguments.sessions,
             "LLMGW_TEST_AIDER": str(arguments.cache / "aider" / "bin" / "aider"),
         }
-        passed, failed = run_all([(command, env) for command in suites(arguments.only, arguments.direct)])
+        passed, failed = run_all([(command, env) for command in suites(arguments.only, arguments.direct, arguments.chromium)])
         if gateway and not ended_well(gateway, failed):
             failed += 1
         if failed:
@@ -186,6 +183,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--cache", type=pathlib.Path, required=True)
     parser.add_argument("--judges", type=pathlib.Path, required=True)
+    parser.add_argument("--chromium", default="")
     parser.add_argument("--gateway")
     parser.add_argument("--direct", action="store_true")
     parser.add_argument("--isolated", action="store_true")

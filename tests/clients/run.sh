@@ -22,6 +22,8 @@ while [[ ${1:-} == --* ]]; do
 done
 binary=${1:-}
 
+# If no browser can be installed, its suite is skipped, and the run reports that.
+chromium=$("$here/../sdk/chromium.sh") || true
 cache=$("$here/setup.sh")
 # The vendors' packages, by which the upstream judges what the gateway sends for an agent.
 judges=$("$here/../corpus/setup.sh")
@@ -38,4 +40,4 @@ else
     echo "clients: this system does not permit a network namespace; the clients can reach the network"
 fi
 export PYTHONDONTWRITEBYTECODE=1
-exec "${isolate[@]}" "$cache/python/bin/python" "$here/drive.py" --cache "$cache" --judges "$judges" ${binary:+--gateway "$(realpath "$binary")"} "${options[@]}"
+exec "${isolate[@]}" "$cache/python/bin/python" "$here/drive.py" --cache "$cache" --judges "$judges" --chromium "$chromium" ${binary:+--gateway "$(realpath "$binary")"} "${options[@]}"

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # usage: setup.sh   installs the clients (Python packages from PyPI, Node packages from npm, every one with its hash)
-# into the user's cache, once, and prints that folder. About 2.7 GB on disk, most of it the agents. Chromium, which the
-# suite of the browser needs, is Debian's package: root installs it if it is missing.
+# into the user's cache, once, and prints that folder. About 2.7 GB on disk, most of it the agents.
 # Qwen Code names packages for its clipboard that do not exist, without which `npm ci` refuses a lock file: package.json puts a
 # small one in their place. They are optional, and not loaded in a session without a terminal.
 set -euo pipefail
@@ -11,9 +10,6 @@ stamp=$(cat "$here/requirements.txt" "$here/aider.txt" "$here/package-lock.json"
 
 say() { echo "setup: $*" >&2; }
 need() { command -v "$1" >/dev/null || { say "$1 is needed: $2"; exit 1; }; }
-
-# If no browser can be installed, its suite is skipped, and the run reports that.
-"$here/../sdk/chromium.sh" >/dev/null || say "the suite of the browser needs it"
 
 if [ -f "$dir/stamp" ] && [ "$(cat "$dir/stamp")" = "$stamp" ]; then
     echo "$dir"
