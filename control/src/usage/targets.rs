@@ -80,8 +80,10 @@ impl TargetFigures {
         let followed = followed(db)?;
         if let Some(from_ms) = followed.values().map(|followed| followed.from_ms).max() {
             stopped_ms = reading.uncounted(&followed, time, |record, trace| {
-                plan.reads_records_of(record.started_at_ms)
-                    || tally.add(record, trace, |_, names| Ok(names)).is_ok()
+                if !plan.reads_records_of(record.started_at_ms) {
+                    tally.add(record, trace);
+                }
+                true
             })?;
             let counted_ms = from_ms.min(time.end);
             self.complete_from_ms = self.complete_from_ms.max(counted_ms);
@@ -90,8 +92,10 @@ impl TargetFigures {
             if stopped_ms > time.start {
                 break;
             }
-            let reached = reading
-                .between(rest, |record, trace| tally.add(record, trace, |_, names| Ok(names)).is_ok())?;
+            let reached = reading.between(rest, |record, trace| {
+                tally.add(record, trace);
+                true
+            })?;
             stopped_ms = if reached > rest.start { reached } else { time.start };
         }
         self.complete_from_ms = self.complete_from_ms.max(stopped_ms);
@@ -100,7 +104,7 @@ impl TargetFigures {
         {
             self.complete_from_ms = self.complete_from_ms.max(rest.end.min(kept_ms));
         }
-        for (key, sums) in tally.rolled_up() {
+        for (key, sums) in tally.rolled_up(|_, names| Ok(names))? {
             let is_row = key.grain == Grain::Minute && question.filter.fits(&key.name, &key.model);
             if is_row {
                 self.add(question, key.start_ms(), (&key.name, &key.model), &sums.target);

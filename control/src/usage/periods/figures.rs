@@ -217,13 +217,17 @@ impl Part<'_> {
 /// A provider and a model.
 pub(crate) type Target<'a> = (&'a str, &'a str);
 
+/// Returns the target that served an exchange, or was the last one to be tried for it.
+pub(super) fn target_of<'a>(record: &Record<'a>) -> Target<'a> {
+    (record.name(RecordName::Provider), record.name(RecordName::Model))
+}
+
 /// Passes the parts of an exchange to `each`. Those of attempts come with their own targets, the first part with that of the
 /// exchange.
 pub(crate) fn each_part(record: &Record<'_>, trace: Trace<'_>, mut each: impl FnMut(Target<'_>, &Part<'_>)) {
     let end = ExchangeEnd::of(record, trace);
     let failed_over = AttemptSummary::has_failed_over(trace);
-    let target = (record.name(RecordName::Provider), record.name(RecordName::Model));
-    each(target, &Part::Exchange { record, end, failed_over });
+    each(target_of(record), &Part::Exchange { record, end, failed_over });
     for attempt in attempts(record, trace) {
         each((attempt.provider, attempt.model), &Part::Attempt { is_failure: attempt.is_failure });
     }

@@ -154,7 +154,7 @@ impl RecordCounting {
         if tally.exchanges == 0 && is_end {
             return Ok((now.place, true));
         }
-        let mut rows = tally.rolled_up();
+        let mut rows = tally.rolled_up(|day, names| self.names.counted(db, day, names, false))?;
         rows.retain(|key, _| key.start >= key.grain.kept_from(now_ms).unwrap_or(0));
         db.lazily(|tx| {
             if !move_followed(tx, node, before.as_ref(), &now)? {
@@ -166,7 +166,7 @@ impl RecordCounting {
     }
 
     /// Adds records behind `place`, and moves it. Returns true if there are no more.
-    fn read(&mut self, db: &Db, place: &mut RowPlace, tally: &mut PeriodTally) -> DbResult<bool> {
+    fn read(&self, db: &Db, place: &mut RowPlace, tally: &mut PeriodTally) -> DbResult<bool> {
         let mut statement = db.prepare(FROM)?;
         let end = RecordId::end_of(place.id.node());
         let mut rows = statement.query(named_params! {":id": place.id, ":end": end})?;
@@ -178,7 +178,7 @@ impl RecordCounting {
                 let after = usize::try_from(known).unwrap_or(usize::MAX);
                 for piece in block::pieces(packed).skip(after) {
                     let Some((record, trace)) = block::record(piece, &names) else { continue };
-                    tally.add(&record, trace, |day, names| self.names.counted(db, day, names, false))?;
+                    tally.add(&record, trace);
                 }
             }
             *place = RowPlace { id, taken: exchanges };

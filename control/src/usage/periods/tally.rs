@@ -1,13 +1,14 @@
 //! Adds exchanges up to rows of the table, in memory.
 
 use std::collections::{BTreeMap, HashSet};
+use std::hash::Hash;
 
-use hashbrown::HashMap;
 use hashbrown::hash_map::{Entry, EntryRef};
+use hashbrown::{Equivalent, HashMap};
 use records::varint::{put, take};
 use records::{Record, Trace};
 
-use super::figures::{Part, PeriodFigures, Target, each_part};
+use super::figures::{PeriodFigures, Target, each_part, target_of};
 use super::target::TargetSums;
 use super::{DAY_MINUTES, Grain, MINUTE_MS, Section, table};
 use crate::common::bounds::PERIOD_NAMES;
@@ -43,14 +44,69 @@ pub(super) type NameSet = HashSet<(Box<str>, Box<str>)>;
 pub(super) struct DayNames(HashMap<(Section, u64), NameSet>);
 
 /// Sums of exchanges: minutes by target, and hours by the names of other sections.
+///
+/// Most exchanges name the same as many others, so those are summed first: an exchange costs one look-up, and each section takes
+/// the sums of all of them at the end.
 #[derive(Debug, Default)]
 pub(crate) struct PeriodTally {
-    /// The sums of the exchanges that name the same, by section, start of the period and names. An exchange finds them without a
-    /// copy of its names.
-    rows: HashMap<(Section, u64), HashMap<String, HashMap<String, Counted>>>,
+    alike: HashMap<Alike, AlikeSums>,
+    /// What other targets did for exchanges before their own one.
+    elsewhere: TargetTally,
     /// The number of exchanges.
     pub(super) exchanges: u64,
 }
+
+/// Sums by target and minute.
+#[derive(Debug, Default)]
+struct TargetTally(HashMap<TargetMinute, PeriodSums>);
+
+/// What all exchanges of a sum have in common.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Alike {
+    target: TargetMinute,
+    /// The names of [`Section::NAMED`].
+    names: [Box<str>; Section::NAMED.len()],
+}
+
+/// The same, of an exchange.
+#[derive(Debug, Hash)]
+struct AlikeRef<'a> {
+    target: TargetMinuteRef<'a>,
+    names: [&'a str; Section::NAMED.len()],
+}
+
+/// A target and a minute.
+#[derive(Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct TargetMinute {
+    minute: u64,
+    provider: Box<str>,
+    model: Box<str>,
+}
+
+/// The same, of an exchange.
+#[derive(Clone, Copy, Debug, Hash)]
+struct TargetMinuteRef<'a> {
+    minute: u64,
+    target: Target<'a>,
+}
+
+/// The sums of exchanges that are alike.
+#[derive(Debug)]
+struct AlikeSums {
+    /// The number of sums before this one: a name that comes first gets a place first.
+    place: usize,
+    /// What their own target did.
+    own: PeriodSums,
+    /// What other targets did for them.
+    elsewhere: PeriodFigures,
+}
+
+/// Rows while sums are added to them.
+#[derive(Debug, Default)]
+struct Rows(
+    /// By section, start of the period and names.
+    HashMap<(Section, u64), HashMap<String, HashMap<String, Counted>>>,
+);
 
 /// Sums, and the row that counts them.
 #[derive(Debug)]
@@ -161,41 +217,98 @@ pub(super) fn others(section: Section) -> Target<'static> {
     (OTHER, if section == Section::Target { OTHER } else { "" })
 }
 
+impl Equivalent<Alike> for AlikeRef<'_> {
+    fn equivalent(&self, key: &Alike) -> bool {
+        self.target.equivalent(&key.target)
+            && self.names.iter().zip(&key.names).all(|(one, other)| **one == **other)
+    }
+}
+
+impl From<&AlikeRef<'_>> for Alike {
+    fn from(exchange: &AlikeRef<'_>) -> Self {
+        Self { target: (&exchange.target).into(), names: exchange.names.map(Box::from) }
+    }
+}
+
+impl Equivalent<TargetMinute> for TargetMinuteRef<'_> {
+    fn equivalent(&self, key: &TargetMinute) -> bool {
+        self.minute == key.minute && self.target == key.target()
+    }
+}
+
+impl From<&TargetMinuteRef<'_>> for TargetMinute {
+    fn from(&TargetMinuteRef { minute, target: (provider, model) }: &TargetMinuteRef<'_>) -> Self {
+        Self { minute, provider: provider.into(), model: model.into() }
+    }
+}
+
+impl TargetMinute {
+    fn target(&self) -> Target<'_> {
+        (&self.provider, &self.model)
+    }
+}
+
+impl TargetTally {
+    fn at(&mut self, minute: u64, target: Target<'_>) -> &mut PeriodSums {
+        known_or(&mut self.0, &TargetMinuteRef { minute, target }, PeriodSums::default)
+    }
+}
+
 impl PeriodTally {
-    /// Adds an exchange. `name` returns the names under which a section counts in a day.
-    pub(crate) fn add(
-        &mut self,
-        record: &Record<'_>,
-        trace: Trace<'_>,
-        mut name: impl for<'n> FnMut((Section, u64), Target<'n>) -> DbResult<Target<'n>>,
-    ) -> DbResult<()> {
+    /// Adds an exchange.
+    pub(crate) fn add(&mut self, record: &Record<'_>, trace: Trace<'_>) {
         let minute = record.started_at_ms / MINUTE_MS;
-        let mut own = PeriodFigures::default();
-        let mut found = Ok(());
+        let own = TargetMinuteRef { minute, target: target_of(record) };
+        let names = Section::NAMED.map(|section| section.name_of(record));
+        let place = self.alike.len();
+        let sums = known_or(&mut self.alike, &AlikeRef { target: own, names }, || AlikeSums {
+            place,
+            own: PeriodSums::default(),
+            elsewhere: PeriodFigures::default(),
+        });
         each_part(record, trace, |target, part| {
-            own.take(part);
-            match self.row(Section::Target, minute, target, &mut name) {
-                Ok(sums) => {
-                    sums.figures.take(part);
-                    if let Part::Exchange { record, .. } = part {
-                        sums.target.add_exchange(record);
-                    }
-                }
-                Err(error) => found = Err(error),
+            if target == own.target {
+                sums.own.figures.take(part);
+            } else {
+                sums.elsewhere.take(part);
+                self.elsewhere.at(minute, target).figures.take(part);
             }
         });
-        found?;
+        sums.own.target.add_exchange(record);
         for step in trace {
-            let sums = self.row(Section::Target, minute, (step.provider, step.model), &mut name)?;
+            let target = (step.provider, step.model);
+            let sums = if target == own.target { &mut sums.own } else { self.elsewhere.at(minute, target) };
             sums.target.add_result(step.result);
         }
-        for section in Section::NAMED {
-            self.row(section, minute, (section.name_of(record), ""), &mut name)?.figures.add(&own);
-        }
         self.exchanges += 1;
-        Ok(())
     }
 
+    /// Returns the sums with those of the longer periods, and of all names, in the order of the table. `name` returns the
+    /// names under which a section counts in a day.
+    pub(crate) fn rolled_up(
+        self,
+        mut name: impl for<'n> FnMut((Section, u64), Target<'n>) -> DbResult<Target<'n>>,
+    ) -> DbResult<BTreeMap<PeriodKey, PeriodSums>> {
+        let mut rows = Rows::default();
+        let mut alike: Vec<_> = self.alike.into_iter().collect();
+        alike.sort_unstable_by_key(|(_, sums)| sums.place);
+        for (Alike { target, names }, AlikeSums { own, mut elsewhere, .. }) in alike {
+            rows.row(Section::Target, target.minute, target.target(), &mut name)?.add(&own);
+            elsewhere.add(&own.figures);
+            for (section, of_section) in Section::NAMED.into_iter().zip(&names) {
+                rows.row(section, target.minute, (of_section, ""), &mut name)?.figures.add(&elsewhere);
+            }
+        }
+        let mut elsewhere: Vec<_> = self.elsewhere.0.into_iter().collect();
+        elsewhere.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        for (target, sums) in elsewhere {
+            rows.row(Section::Target, target.minute, target.target(), &mut name)?.add(&sums);
+        }
+        Ok(rows.rolled_up())
+    }
+}
+
+impl Rows {
     /// Returns the sums of the row that counts `names` in the shortest period of the section at `minute`.
     fn row(
         &mut self,
@@ -206,7 +319,7 @@ impl PeriodTally {
     ) -> DbResult<&mut PeriodSums> {
         let grain = if section == Section::Target { Grain::Minute } else { Grain::Hour };
         let start = minute - minute % grain.minutes();
-        let named = self.rows.entry((section, start)).or_default().entry_ref(names.0).or_default();
+        let named = self.0.entry((section, start)).or_default().entry_ref(names.0).or_default();
         let row = match named.entry_ref(names.1) {
             EntryRef::Occupied(known) => known.into_mut(),
             EntryRef::Vacant(place) => {
@@ -218,10 +331,9 @@ impl PeriodTally {
         Ok(&mut row.sums)
     }
 
-    /// Returns the sums with those of the longer periods, and of all names, in the order of the table.
-    pub(crate) fn rolled_up(self) -> BTreeMap<PeriodKey, PeriodSums> {
+    fn rolled_up(self) -> BTreeMap<PeriodKey, PeriodSums> {
         let mut all = BTreeMap::<PeriodKey, PeriodSums>::new();
-        let rows = self.rows.into_values().flat_map(HashMap::into_values).flat_map(HashMap::into_values);
+        let rows = self.0.into_values().flat_map(HashMap::into_values).flat_map(HashMap::into_values);
         for Counted { key, sums } in rows {
             key.each_containing(|key| {
                 let is_of_all = key.section == Section::All;
@@ -230,6 +342,18 @@ impl PeriodTally {
             });
         }
         all
+    }
+}
+
+/// Returns the value of a key. A new one gets the key as its own and a `new` value.
+fn known_or<'m, K, Q, V>(map: &'m mut HashMap<K, V>, key: &Q, new: impl FnOnce() -> V) -> &'m mut V
+where
+    K: Eq + Hash + for<'q> From<&'q Q>,
+    Q: Equivalent<K> + Hash,
+{
+    match map.entry_ref(key) {
+        EntryRef::Occupied(known) => known.into_mut(),
+        EntryRef::Vacant(place) => place.insert_with_key(key.into(), new()),
     }
 }
 

@@ -69,10 +69,10 @@ fn wanted(db: &Db) -> BTreeMap<PeriodKey, PeriodSums> {
     while let Some(row) = found.next().unwrap() {
         let row = PackedRow::read(row).unwrap();
         for (record, trace) in block::rows(row.rows().unwrap(), &row.names).flatten() {
-            tally.add(&record, trace, |_, names| Ok(names)).unwrap();
+            tally.add(&record, trace);
         }
     }
-    tally.rolled_up()
+    tally.rolled_up(|_, names| Ok(names)).unwrap()
 }
 
 fn assert_whole(db: &Db, why: &str) {
