@@ -57,7 +57,8 @@ pub(crate) fn print(scenario: &Scenario, rounds: &Rounds) {
         );
         print_threads(&samples);
     }
-    Kind::all().filter(|kind| kind.is_variant()).for_each(|kind| print_variant(rounds, kind));
+    print_compared(rounds, Kind::Llmgw, Kind::Floor);
+    Kind::all().filter(|kind| kind.is_variant()).for_each(|kind| print_compared(rounds, kind, Kind::Llmgw));
     let growth = median_ratio(rounds, Kind::Many, Kind::Few, |sample| sample.cpu_us);
     if growth.is_finite() {
         println!("  many to few: {growth:.2} x CPU");
@@ -73,10 +74,10 @@ pub(crate) fn print(scenario: &Scenario, rounds: &Rounds) {
     }
 }
 
-/// Prints what a variant costs, compared with the gateway without it.
-fn print_variant(rounds: &Rounds, variant: Kind) {
+/// Prints what a proxy costs, compared with another one.
+fn print_compared(rounds: &Rounds, kind: Kind, other: Kind) {
     let compared = |name: &str, field: fn(&Sample) -> f64| {
-        let ratios = ratios(rounds, variant, Kind::Llmgw, field);
+        let ratios = ratios(rounds, kind, other, field);
         let (least, most) = interval(&ratios)?;
         Some(format!("{:.3} x {name} (95 %: {least:.3} to {most:.3})", median(ratios)))
     };
@@ -87,7 +88,7 @@ fn print_variant(rounds: &Rounds, variant: Kind) {
     ];
     let shown: Vec<String> = figures.into_iter().flatten().collect();
     if !shown.is_empty() {
-        println!("  {} to llmgw: {}", variant.name(), shown.join(", "));
+        println!("  {} to {}: {}", kind.name(), other.name(), shown.join(", "));
     }
 }
 
