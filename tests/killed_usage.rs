@@ -278,13 +278,19 @@ async fn killed_in_retention(setup: Setup, later_ms: u64, delay: Option<Duration
     match delay {
         Some(delay) => tokio::time::sleep(delay).await,
         None => {
-            wait::eventually("a step of retention", async || {
-                let state = Admin(gateway.client()).call("GET", "state", Value::Null).await;
-                let retention = (state.status == 200).then(|| state.json()["retention"].clone())?;
-                let is_begun = retention["usage_records_deleted"].as_u64() > Some(0);
-                (is_begun || retention["last_pass_at_ms"].is_u64()).then_some(())
-            })
-            .await;
+            // Without pauses: a pass takes few milliseconds.
+            let begun = async {
+                loop {
+                    let state = Admin(gateway.client()).call("GET", "state", Value::Null).await;
+                    let retention = (state.status == 200).then(|| state.json()["retention"].clone());
+                    let Some(retention) = retention else { continue };
+                    let is_begun = retention["usage_records_deleted"].as_u64() > Some(0);
+                    if is_begun || retention["last_pass_at_ms"].is_u64() {
+                        return;
+                    }
+                }
+            };
+            wait::within(wait::PATIENCE, "a step of retention", begun).await;
         }
     }
     gateway.kill().await
