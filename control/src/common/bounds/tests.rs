@@ -342,6 +342,7 @@ control/src/usage/periods/follower.rs STEP_EXCHANGES_MAX steps
 control/src/usage/periods/rest.rs FEW_ROWS range
 control/src/usage/periods/table.rs LIMIT(16) steps
 control/src/usage/periods/table.rs ROWS_TOGETHER steps
+control/src/usage/periods/tally.rs ALIKE_MAX steps
 control/src/usage/recent/feed.rs BATCHES_MAX cache
 control/src/usage/recent/mod.rs MINUTES_KEPT latest
 control/src/usage/report/mod.rs SORTED_MAX refuses

@@ -1,7 +1,6 @@
 //! Adds exchanges up to rows of the table, in memory.
 
 use std::collections::{BTreeMap, HashSet};
-use std::hash::Hash;
 
 use hashbrown::hash_map::{Entry, EntryRef};
 use hashbrown::{Equivalent, HashMap};
@@ -46,48 +45,31 @@ pub(super) struct DayNames(HashMap<(Section, u64), NameSet>);
 /// Sums of exchanges: minutes by target, and hours by the names of other sections.
 ///
 /// Most exchanges name the same as many others, so those are summed first: an exchange costs one look-up, and each section takes
-/// the sums of all of them at the end.
+/// the sums of all of them later.
 #[derive(Debug, Default)]
 pub(crate) struct PeriodTally {
+    /// At most [`ALIKE_MAX`].
     alike: HashMap<Alike, AlikeSums>,
-    /// What other targets did for exchanges before their own one.
-    elsewhere: TargetTally,
+    rows: Rows,
     /// The number of exchanges.
     pub(super) exchanges: u64,
 }
 
-/// Sums by target and minute.
-#[derive(Debug, Default)]
-struct TargetTally(HashMap<TargetMinute, PeriodSums>);
-
-/// What all exchanges of a sum have in common.
+/// Names that exchanges have in common, and the minute of their start.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Alike {
-    target: TargetMinute,
+    minute: u64,
+    target: (Box<str>, Box<str>),
     /// The names of [`Section::NAMED`].
     names: [Box<str>; Section::NAMED.len()],
 }
 
-/// The same, of an exchange.
+/// The same, borrowed from a record.
 #[derive(Debug, Hash)]
 struct AlikeRef<'a> {
-    target: TargetMinuteRef<'a>,
-    names: [&'a str; Section::NAMED.len()],
-}
-
-/// A target and a minute.
-#[derive(Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct TargetMinute {
-    minute: u64,
-    provider: Box<str>,
-    model: Box<str>,
-}
-
-/// The same, of an exchange.
-#[derive(Clone, Copy, Debug, Hash)]
-struct TargetMinuteRef<'a> {
     minute: u64,
     target: Target<'a>,
+    names: [&'a str; Section::NAMED.len()],
 }
 
 /// The sums of exchanges that are alike.
@@ -95,23 +77,23 @@ struct TargetMinuteRef<'a> {
 struct AlikeSums {
     /// The number of sums before this one: a name that comes first gets a place first.
     place: usize,
-    /// What their own target did.
+    /// The exchanges, and the attempts at their target.
     own: PeriodSums,
-    /// What other targets did for them.
+    /// The attempts at other targets.
     elsewhere: PeriodFigures,
 }
 
-/// Rows while sums are added to them.
+/// Sums by section, start of the period and names.
 #[derive(Debug, Default)]
-struct Rows(
-    /// By section, start of the period and names.
-    HashMap<(Section, u64), HashMap<String, HashMap<String, Counted>>>,
-);
+struct Rows {
+    rows: HashMap<(Section, u64), HashMap<String, HashMap<String, RowSums>>>,
+    count: usize,
+}
 
-/// Sums, and the row that counts them.
 #[derive(Debug)]
-struct Counted {
-    key: PeriodKey,
+struct RowSums {
+    /// The number of rows before this one.
+    place: usize,
     sums: PeriodSums,
 }
 
@@ -219,144 +201,128 @@ pub(super) fn others(section: Section) -> Target<'static> {
 
 impl Equivalent<Alike> for AlikeRef<'_> {
     fn equivalent(&self, key: &Alike) -> bool {
-        self.target.equivalent(&key.target)
+        self.minute == key.minute
+            && self.target == (&*key.target.0, &*key.target.1)
             && self.names.iter().zip(&key.names).all(|(one, other)| **one == **other)
     }
 }
 
 impl From<&AlikeRef<'_>> for Alike {
-    fn from(exchange: &AlikeRef<'_>) -> Self {
-        Self { target: (&exchange.target).into(), names: exchange.names.map(Box::from) }
+    fn from(&AlikeRef { minute, target: (provider, model), names }: &AlikeRef<'_>) -> Self {
+        Self { minute, target: (provider.into(), model.into()), names: names.map(Box::from) }
     }
 }
 
-impl Equivalent<TargetMinute> for TargetMinuteRef<'_> {
-    fn equivalent(&self, key: &TargetMinute) -> bool {
-        self.minute == key.minute && self.target == key.target()
-    }
-}
-
-impl From<&TargetMinuteRef<'_>> for TargetMinute {
-    fn from(&TargetMinuteRef { minute, target: (provider, model) }: &TargetMinuteRef<'_>) -> Self {
-        Self { minute, provider: provider.into(), model: model.into() }
-    }
-}
-
-impl TargetMinute {
-    fn target(&self) -> Target<'_> {
-        (&self.provider, &self.model)
-    }
-}
-
-impl TargetTally {
-    fn at(&mut self, minute: u64, target: Target<'_>) -> &mut PeriodSums {
-        known_or(&mut self.0, &TargetMinuteRef { minute, target }, PeriodSums::default)
+impl AlikeSums {
+    fn new(place: usize) -> Self {
+        Self { place, own: PeriodSums::default(), elsewhere: PeriodFigures::default() }
     }
 }
 
 impl PeriodTally {
     /// Adds an exchange.
     pub(crate) fn add(&mut self, record: &Record<'_>, trace: Trace<'_>) {
-        let minute = record.started_at_ms / MINUTE_MS;
-        let own = TargetMinuteRef { minute, target: target_of(record) };
+        if self.alike.len() >= ALIKE_MAX {
+            self.add_alike();
+        }
+        let (minute, own) = (record.started_at_ms / MINUTE_MS, target_of(record));
         let names = Section::NAMED.map(|section| section.name_of(record));
         let place = self.alike.len();
-        let sums = known_or(&mut self.alike, &AlikeRef { target: own, names }, || AlikeSums {
-            place,
-            own: PeriodSums::default(),
-            elsewhere: PeriodFigures::default(),
-        });
+        let sums = match self.alike.entry_ref(&AlikeRef { minute, target: own, names }) {
+            EntryRef::Occupied(known) => known.into_mut(),
+            EntryRef::Vacant(free) => {
+                let key = free.key().into();
+                free.insert_with_key(key, AlikeSums::new(place))
+            }
+        };
         each_part(record, trace, |target, part| {
-            if target == own.target {
+            if target == own {
                 sums.own.figures.take(part);
             } else {
                 sums.elsewhere.take(part);
-                self.elsewhere.at(minute, target).figures.take(part);
+                self.rows.at(Section::Target, minute, target).figures.take(part);
             }
         });
         sums.own.target.add_exchange(record);
         for step in trace {
             let target = (step.provider, step.model);
-            let sums = if target == own.target { &mut sums.own } else { self.elsewhere.at(minute, target) };
+            let sums =
+                if target == own { &mut sums.own } else { self.rows.at(Section::Target, minute, target) };
             sums.target.add_result(step.result);
         }
         self.exchanges += 1;
     }
 
+    /// Adds the sums of exchanges that are alike to their rows.
+    fn add_alike(&mut self) {
+        let mut alike: Vec<_> = self.alike.drain().collect();
+        alike.sort_unstable_by_key(|(_, sums)| sums.place);
+        for (Alike { minute, target, names }, AlikeSums { own, mut elsewhere, .. }) in alike {
+            self.rows.at(Section::Target, minute, (&target.0, &target.1)).add(&own);
+            elsewhere.add(&own.figures);
+            for (section, name) in Section::NAMED.into_iter().zip(&names) {
+                self.rows.at(section, minute, (name, "")).figures.add(&elsewhere);
+            }
+        }
+    }
+
     /// Returns the sums with those of the longer periods, and of all names, in the order of the table. `name` returns the
     /// names under which a section counts in a day.
     pub(crate) fn rolled_up(
-        self,
+        mut self,
         mut name: impl for<'n> FnMut((Section, u64), Target<'n>) -> DbResult<Target<'n>>,
     ) -> DbResult<BTreeMap<PeriodKey, PeriodSums>> {
-        let mut rows = Rows::default();
-        let mut alike: Vec<_> = self.alike.into_iter().collect();
-        alike.sort_unstable_by_key(|(_, sums)| sums.place);
-        for (Alike { target, names }, AlikeSums { own, mut elsewhere, .. }) in alike {
-            rows.row(Section::Target, target.minute, target.target(), &mut name)?.add(&own);
-            elsewhere.add(&own.figures);
-            for (section, of_section) in Section::NAMED.into_iter().zip(&names) {
-                rows.row(section, target.minute, (of_section, ""), &mut name)?.figures.add(&elsewhere);
-            }
-        }
-        let mut elsewhere: Vec<_> = self.elsewhere.0.into_iter().collect();
-        elsewhere.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        for (target, sums) in elsewhere {
-            rows.row(Section::Target, target.minute, target.target(), &mut name)?.add(&sums);
-        }
-        Ok(rows.rolled_up())
-    }
-}
-
-impl Rows {
-    /// Returns the sums of the row that counts `names` in the shortest period of the section at `minute`.
-    fn row(
-        &mut self,
-        section: Section,
-        minute: u64,
-        names: Target<'_>,
-        counted: &mut impl for<'n> FnMut((Section, u64), Target<'n>) -> DbResult<Target<'n>>,
-    ) -> DbResult<&mut PeriodSums> {
-        let grain = if section == Section::Target { Grain::Minute } else { Grain::Hour };
-        let start = minute - minute % grain.minutes();
-        let named = self.0.entry((section, start)).or_default().entry_ref(names.0).or_default();
-        let row = match named.entry_ref(names.1) {
-            EntryRef::Occupied(known) => known.into_mut(),
-            EntryRef::Vacant(place) => {
-                let day = minute - minute % DAY_MINUTES;
-                let key = PeriodKey::new(grain, section, minute, counted((section, day), names)?);
-                place.insert(Counted { key, sums: PeriodSums::default() })
-            }
-        };
-        Ok(&mut row.sums)
-    }
-
-    fn rolled_up(self) -> BTreeMap<PeriodKey, PeriodSums> {
+        self.add_alike();
         let mut all = BTreeMap::<PeriodKey, PeriodSums>::new();
-        let rows = self.0.into_values().flat_map(HashMap::into_values).flat_map(HashMap::into_values);
-        for Counted { key, sums } in rows {
-            key.each_containing(|key| {
+        for ((section, start), names, sums) in self.rows.in_order() {
+            let day = start - start % DAY_MINUTES;
+            let counted = name((section, day), (&names.0, &names.1))?;
+            PeriodKey::new(section.shortest_grain(), section, start, counted).each_containing(|key| {
                 let is_of_all = key.section == Section::All;
                 let row = all.entry(key).or_default();
                 if is_of_all { row.figures.add(&sums.figures) } else { row.add(&sums) }
             });
         }
-        all
+        Ok(all)
     }
 }
 
-/// Returns the value of a key. A new one gets the key as its own and a `new` value.
-fn known_or<'m, K, Q, V>(map: &'m mut HashMap<K, V>, key: &Q, new: impl FnOnce() -> V) -> &'m mut V
-where
-    K: Eq + Hash + for<'q> From<&'q Q>,
-    Q: Equivalent<K> + Hash,
-{
-    match map.entry_ref(key) {
-        EntryRef::Occupied(known) => known.into_mut(),
-        EntryRef::Vacant(place) => place.insert_with_key(key.into(), new()),
+impl Rows {
+    /// Returns the sums of the row that counts `names` in the shortest period of the section at `minute`.
+    fn at(&mut self, section: Section, minute: u64, names: Target<'_>) -> &mut PeriodSums {
+        let start = minute - minute % section.shortest_grain().minutes();
+        let named = self.rows.entry((section, start)).or_default().entry_ref(names.0).or_default();
+        let row = named.entry_ref(names.1).or_insert_with(|| {
+            self.count += 1;
+            RowSums { place: self.count, sums: PeriodSums::default() }
+        });
+        &mut row.sums
+    }
+
+    /// Returns the section, the start, the names and the sums of each row, in the order in which they came.
+    fn in_order(self) -> impl Iterator<Item = ((Section, u64), (String, String), PeriodSums)> {
+        let mut rows = Vec::with_capacity(self.count);
+        for (of, by_name) in self.rows {
+            for (name, by_model) in by_name {
+                rows.extend(
+                    by_model.into_iter().map(|(model, row)| (row.place, of, (name.clone(), model), row.sums)),
+                );
+            }
+        }
+        rows.sort_unstable_by_key(|(place, ..)| *place);
+        rows.into_iter().map(|(_, of, names, sums)| (of, names, sums))
     }
 }
 
+impl Section {
+    /// The shortest periods that have rows of the section by name.
+    fn shortest_grain(self) -> Grain {
+        if self == Self::Target { Grain::Minute } else { Grain::Hour }
+    }
+}
+
+/// The maximum number of sums of exchanges that are alike, which bounds their memory where few are.
+const ALIKE_MAX: usize = 4_096;
 /// The version of the packed form.
 const FORMAT: u64 = 1;
 /// The maximum number of sections of days whose names are known.
