@@ -18,6 +18,7 @@ mod alert_kinds;
 mod alerts;
 mod anonymous;
 mod answer_shapes;
+mod arriving;
 mod audit;
 mod authorize;
 mod backup;

@@ -190,6 +190,22 @@ impl Draft {
     }
 }
 
+/// Returns true if the request for `target` has the client's own bytes from the conversation on: so much of it as has
+/// arrived can be sent before the rest is known.
+pub(crate) fn can_begin_early(routed: RoutedRequest<'_>, target: &Target) -> bool {
+    let (provider, dialect) = (&target.provider, routed.head.dialect);
+    matches!(provider.reach, InstanceReach::Network(_))
+        && target.speaks(dialect)
+        && preamble(routed).is_none()
+        && provider.lanes.is_empty()
+        && provider.signer.is_none()
+        && provider.body.is_none()
+        && target.model.body.is_none()
+        && provider.prompt_cache.is_none()
+        && (dialect != Dialect::Responses || target.lacks().next().is_none())
+        && (dialect != Dialect::Chat || provider.quirks.tool_ids == ToolIds::Word)
+}
+
 /// Prepares the request for the target, without a translation.
 pub(crate) fn draft(routed: RoutedRequest<'_>, target: &Target) -> Result<Draft, Rejection> {
     if routed.head.dialect == Dialect::Videos {

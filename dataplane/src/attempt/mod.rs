@@ -2,6 +2,7 @@
 //! has started (FAIL-1 to FAIL-4).
 
 mod budget;
+mod early;
 mod failure;
 mod final_error;
 mod first_content;
@@ -14,6 +15,7 @@ mod verdict;
 mod waiting;
 mod walk;
 
+use std::cell::RefCell;
 use std::future::ready;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -31,6 +33,7 @@ use shared::snapshot::Route;
 use wire::request::Head;
 
 pub(crate) use self::budget::FailoverBudget;
+pub(crate) use self::early::{EarlyRequest, EarlySend};
 pub(crate) use self::failure::{ERROR_BYTES_MAX, Failure, of_send_error, secrets, wait_hint};
 pub(crate) use self::final_error::{all_cooling_down, all_resting, wait_of};
 pub(crate) use self::one_attempt::{AnswerStart, AttemptParams, Success, shown};
@@ -73,6 +76,8 @@ pub(crate) struct Job {
     pub(crate) session: Option<Box<str>>,
     /// Seals reasoning for the caller, if a target of the route needs it.
     pub(crate) seal: Option<ReasoningSeal>,
+    /// The request as it has been sent while its body arrived, until the first attempt.
+    pub(crate) early: RefCell<Option<Box<EarlySend>>>,
 }
 
 /// A reservation that waits in the line of a quota, or for a larger share of one.
@@ -98,6 +103,8 @@ impl Job {
         record: &'a mut Record,
         mut reserve: impl FnMut(&mut Record, Option<&Place>) -> Result<(), Box<Exceeded>> + 'a,
     ) -> Reserving<'a> {
+        // An upstream does not wait for the end of a request as long as a line may.
+        self.early.take();
         if let Some(target) = target.filter(|_| exceeded.may_wait()) {
             let terms = self.line_terms(record.started());
             return Box::pin(reserve_in_line((exceeded, target), terms, record, reserve));

@@ -22,7 +22,7 @@ use crate::adapt::AnswerReader;
 use crate::record::Record;
 use crate::relay::Scan;
 use crate::upstream::request::UpstreamRequest;
-use crate::upstream::{self, KeptHeaders, UpstreamBody};
+use crate::upstream::{self, KeptHeaders, SendError, UpstreamBody, UpstreamResponse};
 
 /// The input of an attempt, except for its target.
 #[derive(Debug)]
@@ -65,9 +65,7 @@ pub(crate) async fn attempt(
 ) -> Result<Box<Success>, Failure> {
     let provider = &*target.provider;
     let mut timeouts = AttemptTimeouts::new(&params.job.worker, params.limits, began);
-    let sent = timeouts
-        .wait(provider.timeout, pin!(upstream::send(&params.job.worker.upstreams, &params.request)))
-        .await;
+    let sent = send(params, &mut timeouts).await;
     let mut answer = sent?.map_err(|error| of_send_error(&error, provider))?;
     record.head(answer.status, began, timeouts.now());
     note_head(target, &mut answer.head, record);
@@ -129,6 +127,19 @@ pub(crate) async fn attempt(
     let [dropped, changed] = params.reader.names().map(|names| names.cloned().map(Box::new));
     record.served(began, timeouts.now());
     Ok(Box::new(Success { start, content_type, processing_ms, turn_state, dropped, changed }))
+}
+
+/// Waits for the head of the answer: to the request that was sent while it arrived, or to one that is sent now.
+async fn send(
+    params: &AttemptParams<'_>,
+    timeouts: &mut AttemptTimeouts<'_>,
+) -> Result<Result<UpstreamResponse, SendError>, Failure> {
+    let AttemptParams { job, request, .. } = params;
+    let limit = request.provider.timeout;
+    match job.early.take().and_then(|early| early.complete(request)) {
+        Some(mut sending) => timeouts.wait(limit, sending.as_mut()).await,
+        None => timeouts.wait(limit, pin!(upstream::send(&job.worker.upstreams, request))).await,
+    }
 }
 
 /// Records the ID of an answer, and lets the target rest if nothing is left of one of its limits.

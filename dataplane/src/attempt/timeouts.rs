@@ -86,7 +86,7 @@ impl<'a> AttemptTimeouts<'a> {
     pub(super) async fn wait<T>(
         &mut self,
         limit: Duration,
-        mut future: Pin<&mut impl Future<Output = T>>,
+        mut future: Pin<&mut (impl Future<Output = T> + ?Sized)>,
     ) -> Result<T, Failure> {
         let mut end = None;
         std::future::poll_fn(|cx| {

@@ -273,10 +273,9 @@ impl<'a> Walk<'a> {
             job,
             request: UpstreamRequest {
                 provider: Arc::clone(&target.provider),
-                kind: if job.head.dialect == Dialect::Videos {
-                    RequestKind::PostOnce
-                } else {
-                    RequestKind::Post
+                kind: match job.head.dialect {
+                    Dialect::Videos => RequestKind::PostOnce,
+                    _ => RequestKind::Post,
                 },
                 path,
                 forwarded: if native { &job.forwarded } else { &[] },
@@ -294,6 +293,7 @@ impl<'a> Walk<'a> {
                 trace: None,
                 of_model: target.model.headers.to_vec(),
                 segments,
+                arriving: None,
             },
             reader,
             limits: AttemptLimits::unset(next),

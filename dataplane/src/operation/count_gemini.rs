@@ -11,7 +11,7 @@ use wire::adapt::Counting;
 use wire::request::{self, GeminiCall, GeminiKind, Head, HeadScan, Naming};
 
 use super::count_tokens::{BODY_BYTES_MAX, count_response, counted_natively};
-use super::inference::{AuthorizedRequest, of_scan_error, read};
+use super::inference::{Arrived, AuthorizedRequest, of_scan_error, read};
 use crate::adapt;
 use crate::attempt;
 use crate::error::Fault;
@@ -25,7 +25,7 @@ pub(crate) async fn serve(
     incoming: Inbound,
 ) -> Result<Response<ResponseBody>, Fault> {
     let bytes_max = authorized.worker().process.settings.body_bytes_max.min(BODY_BYTES_MAX);
-    let (head, mut body) = read(authorized, incoming, bytes_max).await?;
+    let Arrived { head, mut body, .. } = read(authorized, incoming, bytes_max).await?;
     let head = match unwrapped(&head, &body.segments)? {
         Some((inner, bytes)) => {
             body.segments = vec![bytes.into()];

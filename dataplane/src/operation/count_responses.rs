@@ -13,7 +13,7 @@ use shared::routing::Target;
 use wire::request::{self, Head, Naming};
 
 use super::count_tokens::{BODY_BYTES_MAX, count_response, counted_adapted, counted_natively};
-use super::inference::{AuthorizedRequest, read};
+use super::inference::{Arrived, AuthorizedRequest, read};
 use crate::adapt;
 use crate::attempt;
 use crate::error::Fault;
@@ -30,7 +30,7 @@ pub(crate) async fn serve(
 ) -> Result<Response<ResponseBody>, Fault> {
     let worker = authorized.worker();
     let bytes_max = worker.process.settings.body_bytes_max.min(BODY_BYTES_MAX);
-    let (head, body) = read(authorized, incoming, bytes_max).await?;
+    let Arrived { head, body, .. } = read(authorized, incoming, bytes_max).await?;
     let (route, _) = authorized.select(&head);
     let route = route?;
     if let Some(recall) = attempt::missing(worker, &head, authorized.access) {

@@ -15,7 +15,7 @@ use wire::messages;
 use wire::request::{self, Naming};
 
 use super::answer::name_target;
-use super::inference::{AuthorizedRequest, read};
+use super::inference::{Arrived, AuthorizedRequest, read};
 use crate::adapt::{self, RoutedRequest};
 use crate::admit::policy;
 use crate::attempt::{self, secrets};
@@ -42,7 +42,7 @@ pub(crate) async fn serve(
     incoming: Inbound,
 ) -> Result<Response<ResponseBody>, Fault> {
     let bytes_max = authorized.worker().process.settings.body_bytes_max.min(BODY_BYTES_MAX);
-    let (head, body) = read(authorized, incoming, bytes_max).await?;
+    let Arrived { head, body, .. } = read(authorized, incoming, bytes_max).await?;
     let (route, _) = authorized.select(&head);
     let route = route?;
     let needs = authorized.needs(&head, &body);
@@ -154,6 +154,7 @@ async fn ask(
         content_type: &JSON,
         accept: &JSON,
         segments,
+        arriving: None,
     };
     let exchange = async {
         let mut answer = upstream::send(upstreams, &request).await.ok()?;

@@ -1,5 +1,6 @@
 //! Pipeline of every operation that calls a model: read and scan the body, select the targets, run the failover.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,10 +22,11 @@ use wire::request::{GeminiCall, GeminiKind, Head, HeadScan, ScanError};
 use crate::adapt::{self, RoutedRequest};
 use crate::admit::labels;
 use crate::admit::quota;
-use crate::attempt::{self, FailoverBudget, Job};
+use crate::attempt::{self, EarlySend, FailoverBudget, Job};
 use crate::caller::Exchange;
 use crate::error::Fault;
 use crate::operation::answer;
+use crate::operation::arrival::Arrival;
 use crate::operation::cursor;
 use crate::operation::explain::{self, ExplainQuestion, TargetChecks};
 use crate::operation::videos;
@@ -67,8 +69,10 @@ pub(crate) async fn serve(
     if !worker.usage.has_room() {
         return Err(answer::no_record());
     }
-    let (head, body) = read(authorized, incoming, worker.process.settings.body_bytes_max).await?;
-    let (job, mut record) = authorized.prepare(head, body)?;
+    let Arrived { head, body, early } =
+        read(authorized, incoming, worker.process.settings.body_bytes_max).await?;
+    let (mut job, mut record) = authorized.prepare(head, body)?;
+    job.early = RefCell::new(early);
     let keepalive = worker.process.settings.stream_keepalive.filter(|_| answers_in_events(&job.head));
     Ok(match keepalive {
         Some(interval) => {
@@ -93,7 +97,8 @@ pub(crate) async fn explain(
     incoming: Inbound,
 ) -> Result<Response<ResponseBody>, Fault> {
     let worker = authorized.worker();
-    let (head, body) = read(authorized, incoming, worker.process.settings.body_bytes_max).await?;
+    let Arrived { head, body, .. } =
+        read(authorized, incoming, worker.process.settings.body_bytes_max).await?;
     let (selected, forced) = match head.is_poll {
         true => (videos::holder(authorized, &head, &body).map(|(_, route)| route), true),
         false => authorized.select(&head),
@@ -237,6 +242,7 @@ impl AuthorizedRequest<'_> {
             forwarded: request::forwarded(self.dialect, &self.request.headers),
             request_id: self.exchange.request_id.clone(),
             tap: self.exchange.tap().cloned(),
+            early: RefCell::default(),
         };
         Ok((job, record))
     }
@@ -250,26 +256,34 @@ impl AuthorizedRequest<'_> {
     }
 }
 
+/// A request whose body has arrived.
+pub(super) struct Arrived {
+    pub(super) head: Box<Head>,
+    pub(super) body: HeldBody,
+    /// The request as it has been sent while it arrived.
+    pub(super) early: Option<Box<EarlySend>>,
+}
+
 /// Reads the body and scans it for the fields that determine the route.
 pub(super) async fn read(
     authorized: AuthorizedRequest<'_>,
     incoming: Inbound,
     bytes_max: u64,
-) -> Result<(Box<Head>, HeldBody), Fault> {
+) -> Result<Arrived, Fault> {
     if authorized.dialect == Dialect::Transcription {
         return Box::pin(read_form(authorized, incoming, bytes_max)).await;
     }
     let limits = &authorized.worker().process.body_limits;
-    let mut scan = match authorized.call() {
+    let scan = match authorized.call() {
         Some(call) => HeadScan::of_gemini(of_path(call)?),
         None => HeadScan::new(authorized.dialect),
     };
-    let mut body = body::read(limits, &authorized.request.headers, incoming, bytes_max, &mut |piece| {
-        scan.push(piece).map_err(|error| of_scan_error(&error).closing())
-    })
-    .await?;
+    let mut arrival = Arrival::new(authorized, scan);
+    let headers = &authorized.request.headers;
+    let mut body = body::read(limits, headers, incoming, bytes_max, &mut arrival).await?;
     authorized.exchange.note_body(&body);
-    let mut head = match scan.finish() {
+    let (scanned, early) = arrival.finish();
+    let mut head = match scanned {
         Ok(head) => Box::new(head),
         Err(error) => Box::pin(cursor::head(authorized, &mut body, error)).await?,
     };
@@ -284,7 +298,7 @@ pub(super) async fn read(
     }
     override_by_headers(&mut head, authorized);
     authorized.exchange.note_selector(&head.model);
-    Ok((head, body))
+    Ok(Arrived { head, body, early })
 }
 
 /// Returns what the path of a Gemini request contains.
@@ -312,7 +326,7 @@ async fn read_form(
     authorized: AuthorizedRequest<'_>,
     incoming: Inbound,
     bytes_max: u64,
-) -> Result<(Box<Head>, HeldBody), Fault> {
+) -> Result<Arrived, Fault> {
     let limits = &authorized.worker().process.body_limits;
     let content_type = authorized.request.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let boundary = content_type.and_then(multipart::boundary).ok_or_else(|| {
@@ -320,7 +334,7 @@ async fn read_form(
         Fault::new(ErrorKind::InvalidRequest, message).closing()
     })?;
     let mut scan = FormScan::new(&boundary);
-    let body = body::read(limits, &authorized.request.headers, incoming, bytes_max, &mut |piece| {
+    let body = body::read(limits, &authorized.request.headers, incoming, bytes_max, &mut |piece: &[u8]| {
         scan.push(piece).map_err(|fault| of_form_fault(fault).closing())
     })
     .await?;
@@ -328,7 +342,7 @@ async fn read_form(
     let mut head = Box::new(Head::of_form(scan.finish().map_err(of_form_fault)?));
     override_by_headers(&mut head, authorized);
     authorized.exchange.note_selector(&head.model);
-    Ok((head, body))
+    Ok(Arrived { head, body, early: None })
 }
 
 fn of_form_fault(fault: FormFault) -> Fault {
@@ -337,7 +351,7 @@ fn of_form_fault(fault: FormFault) -> Fault {
 }
 
 /// Headers take precedence over the same fields in the body (FAIL-2).
-fn override_by_headers(head: &mut Head, authorized: AuthorizedRequest<'_>) {
+pub(super) fn override_by_headers(head: &mut Head, authorized: AuthorizedRequest<'_>) {
     if !authorized.has_own {
         return;
     }

@@ -1,6 +1,7 @@
 //! Operations of the data plane, one file each.
 
 mod answer;
+mod arrival;
 pub(crate) mod cors;
 pub(crate) mod count_gemini;
 pub(crate) mod count_responses;

@@ -156,13 +156,32 @@ pub(crate) struct BodyLimits {
     pub(crate) unpackers: Unpackers,
 }
 
-/// Reads a body of at most `limit` bytes. `each` is called with every decompressed piece.
+/// Receives a body while it arrives.
+pub(crate) trait BodyReader {
+    /// Reads the next piece, decompressed.
+    fn read(&mut self, piece: &[u8]) -> Result<(), Fault>;
+
+    /// Called when a piece of a body that is not compressed has been read and kept in `body`, if the length of the rest is
+    /// known.
+    fn keep(&mut self, _body: &HeldBody, _bytes_left: u64) {}
+
+    /// Called when the next piece has not arrived, and when other requests have their turn.
+    fn poll(&mut self, _cx: &mut Context<'_>) {}
+}
+
+impl<F: FnMut(&[u8]) -> Result<(), Fault>> BodyReader for F {
+    fn read(&mut self, piece: &[u8]) -> Result<(), Fault> {
+        self(piece)
+    }
+}
+
+/// Reads a body of at most `limit` bytes.
 pub(crate) async fn read(
     limits: &BodyLimits,
     headers: &HeaderMap,
     mut body: Inbound,
     limit: u64,
-    each: &mut dyn FnMut(&[u8]) -> Result<(), Fault>,
+    reader: &mut dyn BodyReader,
 ) -> Result<HeldBody, Fault> {
     let encoding = Encoding::of(headers)?;
     if body.size_hint().exact().is_some_and(|length| length > limit) {
@@ -171,21 +190,31 @@ pub(crate) async fn read(
     let mut held = HeldBody::new(&limits.memory);
     let mut turn = 0;
     let mut pace = Pace { limit: limits.pause, began: None, timer: None };
-    while let Some(frame) = next(&mut body, &mut pace, &mut held).await? {
+    while let Some(frame) = next(&mut body, &mut pace, (&mut held, reader)).await? {
         let Ok(piece) = frame.into_data() else { continue };
         turn += piece.len();
         if held.bytes() + piece.len() as u64 > limit {
             return Err(too_large(limit));
         }
         if encoding == Encoding::Identity {
-            each(&piece)?;
+            reader.read(&piece)?;
         }
         held.push(piece)?;
         if body.is_end_stream() {
             break;
         }
+        if encoding == Encoding::Identity
+            && let Some(bytes_left) = body.size_hint().exact()
+        {
+            reader.keep(&held, bytes_left);
+        }
         if turn >= TURN_BYTES {
             turn = 0;
+            poll_fn(|cx| {
+                reader.poll(cx);
+                Poll::Ready(())
+            })
+            .await;
             tokio::task::yield_now().await;
         }
     }
@@ -196,7 +225,7 @@ pub(crate) async fn read(
     let waited_us = held.waited_us;
     let mut plain = unpack::unpack(limits, encoding, held, limit).await?;
     for segment in &plain.segments {
-        each(segment)?;
+        reader.read(segment)?;
     }
     plain.waited_us = waited_us;
     Ok(plain)
@@ -247,7 +276,7 @@ impl Pace {
 async fn next(
     body: &mut Inbound,
     pace: &mut Pace,
-    held: &mut HeldBody,
+    (held, reader): (&mut HeldBody, &mut dyn BodyReader),
 ) -> Result<Option<Frame<Bytes>>, Fault> {
     let mut began = None;
     let frame = poll_fn(|cx| {
@@ -257,6 +286,7 @@ async fn next(
             }
             return Poll::Ready(Ok(frame));
         }
+        reader.poll(cx);
         let deadline = pace.deadline(*began.get_or_insert_with(Instant::now), held.bytes());
         pace.poll_late(deadline, cx).map(|()| Err(pace.fault()))
     });

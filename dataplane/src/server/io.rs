@@ -26,6 +26,9 @@ pub(crate) struct ConnectionState {
     work: Cell<[u32; 2]>,
     /// True if the last write to the client, or the last flush, was pending.
     pub(crate) write_blocked: Cell<bool>,
+    /// True once a request that was sent while it arrived was not the one that its end asked for. Further requests of the
+    /// client wait for their ends.
+    pub(crate) was_misjudged: Cell<bool>,
     /// Set by the sweeper or by the drain; the connection's task acts on it.
     pub(crate) order: Cell<Order>,
     task: RefCell<Option<Waker>>,
@@ -69,6 +72,7 @@ impl ConnectionState {
             streams: Cell::new(0),
             work: Cell::default(),
             write_blocked: Cell::new(false),
+            was_misjudged: Cell::new(false),
             order: Cell::new(Order::None),
             task: RefCell::new(None),
             clock,

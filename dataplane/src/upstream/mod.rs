@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::response;
 
 mod answer;
+pub(crate) mod arriving;
 mod connect;
 pub(crate) mod dial;
 mod echo;

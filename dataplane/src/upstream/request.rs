@@ -1,10 +1,10 @@
 //! The request to the upstream: address and credential come only from the snapshot, headers pass an allow-list, and the
 //! body consists of slices of the client's (CHAT-4, LIM-4).
 
-use std::convert::Infallible;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
@@ -20,6 +20,7 @@ use shared::provider::sigv4::Signable;
 use shared::routing::{Origin, ProviderInstance};
 use shared::trace_context::{TRACEPARENT, TRACESTATE};
 
+use super::arriving::ArrivingBody;
 use crate::request_span::TraceHeaders;
 
 /// Header fields of a request.
@@ -94,6 +95,8 @@ pub(crate) struct UpstreamRequest<'a> {
     /// The accepted type of the answer.
     pub(crate) accept: &'static HeaderValue,
     pub(crate) segments: Vec<Bytes>,
+    /// The body, if it is sent while it arrives; `segments` is empty then.
+    pub(crate) arriving: Option<Rc<ArrivingBody>>,
 }
 
 /// Returns the header allow-list of a dialect. None of them can change the destination, credential or account.
@@ -112,6 +115,9 @@ const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version
 pub(crate) static JSON: HeaderValue = answer_head::JSON;
 pub(crate) static EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 pub(crate) static AWS_EVENTS: HeaderValue = HeaderValue::from_static("application/vnd.amazon.eventstream");
+/// For a request of which it is not known yet if it asks for a stream.
+pub(crate) static JSON_OR_EVENTS: HeaderValue =
+    HeaderValue::from_static("application/json, text/event-stream");
 pub(crate) static ANYTHING: HeaderValue = HeaderValue::from_static("*/*");
 static IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 pub(crate) static AGENT: HeaderValue = HeaderValue::from_static(concat!("llmgw/", env!("CARGO_PKG_VERSION")));
@@ -146,6 +152,9 @@ impl UpstreamRequest<'_> {
 
     /// Returns the body. A short one is joined: over HTTP/2, each segment is a frame of its own.
     fn body(&self) -> SegmentedBody {
+        if let Some(arriving) = &self.arriving {
+            return SegmentedBody::arriving(Rc::clone(arriving));
+        }
         let bytes: usize = self.segments.iter().map(Bytes::len).sum();
         if self.segments.len() < 2 || bytes > JOINED_BYTES_MAX {
             return SegmentedBody::new(self.segments.clone());
@@ -260,10 +269,13 @@ impl UpstreamRequest<'_> {
     }
 
     fn has_body(&self) -> bool {
-        self.kind.may_have_body() && self.segments.iter().any(|segment| !segment.is_empty())
+        self.kind.may_have_body() && self.body_bytes() > 0
     }
 
     fn body_bytes(&self) -> u64 {
+        if let Some(arriving) = &self.arriving {
+            return arriving.bytes();
+        }
         self.segments.iter().map(|segment| segment.len() as u64).sum()
     }
 }
@@ -333,32 +345,57 @@ fn is_allowed_in_responses(name: &str) -> bool {
 /// Body of an outgoing request, sent segment by segment.
 #[derive(Debug)]
 pub(crate) struct SegmentedBody {
-    segments: std::vec::IntoIter<Bytes>,
+    source: Source,
     bytes_left: u64,
+}
+
+#[derive(Debug)]
+enum Source {
+    Whole(std::vec::IntoIter<Bytes>),
+    /// A body that is still arriving, and the index of its next segment.
+    Arriving(Rc<ArrivingBody>, usize),
 }
 
 impl SegmentedBody {
     pub(crate) fn new(segments: Vec<Bytes>) -> Self {
         let bytes_left = segments.iter().map(|segment| segment.len() as u64).sum();
-        Self { segments: segments.into_iter(), bytes_left }
+        Self { source: Source::Whole(segments.into_iter()), bytes_left }
+    }
+
+    fn arriving(body: Rc<ArrivingBody>) -> Self {
+        Self { bytes_left: body.bytes(), source: Source::Arriving(body, 0) }
     }
 }
 
 impl Body for SegmentedBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = h2::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let segment = self.segments.next();
-        self.bytes_left -= segment.as_ref().map_or(0, |segment| segment.len() as u64);
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        let segment = match &mut self.source {
+            Source::Whole(segments) => segments.next(),
+            Source::Arriving(body, next) => {
+                let segment = ready!(body.poll_segment(*next, cx)).transpose();
+                *next += 1;
+                match segment {
+                    Ok(segment) => segment,
+                    Err(error) => return Poll::Ready(Some(Err(error))),
+                }
+            }
+        };
+        let bytes = segment.as_ref().map_or(0, |segment| segment.len() as u64);
+        self.bytes_left = self.bytes_left.saturating_sub(bytes);
         Poll::Ready(segment.map(|segment| Ok(Frame::data(segment))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.segments.len() == 0
+        match &self.source {
+            Source::Whole(segments) => segments.len() == 0,
+            Source::Arriving(body, next) => body.ends_at(*next),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -413,6 +450,7 @@ mod tests {
             content_type: &JSON,
             accept: &ANYTHING,
             segments,
+            arriving: None,
         }
     }
 
@@ -514,7 +552,8 @@ mod tests {
         ] {
             let segments = sizes.iter().map(|size| Bytes::from(vec![b'x'; *size])).collect();
             let body = request_of(&provider, &id, segments).body();
-            let sent: Vec<usize> = body.segments.as_slice().iter().map(Bytes::len).collect();
+            let Source::Whole(sent) = &body.source else { panic!() };
+            let sent: Vec<usize> = sent.as_slice().iter().map(Bytes::len).collect();
             assert_eq!((sent, body.bytes_left), (want.clone(), want.iter().sum::<usize>() as u64));
         }
     }

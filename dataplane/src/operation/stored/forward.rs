@@ -140,6 +140,7 @@ impl StoredCall<'_> {
             content_type: &JSON,
             accept: &ANYTHING,
             segments: self.body.segments.clone(),
+            arriving: None,
         };
         let sending = upstream::send(&self.authorized.worker().upstreams, &request);
         let sent = tokio::time::timeout(self.provider.timeout, Box::pin(sending)).await;

@@ -38,7 +38,7 @@ pub(crate) async fn serve(
         &authorized.request.headers,
         incoming,
         BODY_BYTES_MAX,
-        &mut |_| Ok(()),
+        &mut |_: &[u8]| Ok(()),
     )
     .await?;
     authorized.exchange.note_body(&body);

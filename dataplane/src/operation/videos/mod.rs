@@ -23,7 +23,7 @@ use wire::media::videos::About;
 
 pub(super) use self::find::holder;
 use super::answer;
-use super::inference::{AuthorizedRequest, read};
+use super::inference::{Arrived, AuthorizedRequest, read};
 use crate::attempt::{self, AnswerStart, Served};
 use crate::error::Fault;
 use crate::record::{Record, Reported};
@@ -36,7 +36,7 @@ pub(crate) async fn serve(
     authorized: AuthorizedRequest<'_>,
     incoming: Inbound,
 ) -> Result<Response<ResponseBody>, Fault> {
-    let (head, body) =
+    let Arrived { head, body, .. } =
         read(authorized, incoming, authorized.worker().process.settings.body_bytes_max).await?;
     if head.is_poll {
         return Box::pin(poll::serve(authorized, &head, body)).await;

@@ -200,6 +200,7 @@ impl VideoPoll<'_> {
             content_type: &JSON,
             accept: &ANYTHING,
             segments,
+            arriving: None,
         }
     }
 

@@ -272,6 +272,22 @@ impl HeadScan {
     /// Ends the body and returns its facts.
     pub fn finish(mut self) -> Result<Head, ScanError> {
         self.scanner.finish()?;
+        self.facts(Extent::Whole)
+    }
+
+    /// Returns the facts that have been read, while the conversation is being read and if the members before it, the model
+    /// among them, probably determine how the body is edited. Later members may still contradict them.
+    pub fn preview(&self) -> Option<Head> {
+        let Self { dialect, fields, path, .. } = self;
+        if path.is_some() || !fields.has_known_edits() {
+            return None;
+        }
+        let mut copy =
+            Self { dialect: *dialect, scanner: StrictScanner::default(), fields: fields.clone(), path: None };
+        copy.facts(Extent::Beginning).ok()
+    }
+
+    fn facts(&mut self, extent: Extent) -> Result<Head, ScanError> {
         let fields = &mut self.fields;
         if let Some(Misspelling { written, name }) = fields.misspelling.take() {
             return Err(ScanFault::Misspelt { written, name }.into());
@@ -287,7 +303,9 @@ impl HeadScan {
             Some(call) => of_path(fields, *call, &state)?,
             None => {
                 let named = (model(fields)?, stream(fields.value(RequestMember::Stream))?);
-                check_conversation(fields, &state)?;
+                if extent == Extent::Whole {
+                    check_conversation(fields, &state)?;
+                }
                 named
             }
         };
@@ -326,6 +344,13 @@ impl HeadScan {
             has_options: fields.has_options,
         })
     }
+}
+
+/// The part of a body that has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    Beginning,
+    Whole,
 }
 
 /// Returns the model and the kind of answer that the path asks for, and marks the place of system text if the body has

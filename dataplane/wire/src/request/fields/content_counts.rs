@@ -17,7 +17,7 @@ pub(super) const TOOL_DEPTH: u32 = 3;
 const ITEM_DEPTH: u32 = 3;
 
 /// The counts so far, and the position within the open value.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ContentCounts {
     /// The name of the innermost member.
     pub(super) key: InnerKey,

@@ -24,7 +24,7 @@ const EDITS_USUAL: usize = 3;
 const TEXTS_BYTES_MAX: usize = 16 * NAME_BYTES_MAX;
 
 /// The facts of one request. Offsets are in bytes from the start of the body.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::request) struct Fields {
     pub(in crate::request) shape: &'static RequestShape,
     values: [MemberValue; FIELDS],
@@ -222,6 +222,16 @@ impl Fields {
     /// Returns the last value of a member. A member whose value is not kept is absent.
     pub(in crate::request) fn value(&self, field: RequestMember) -> MemberValue {
         self.values.get(field as usize).copied().unwrap_or_default()
+    }
+
+    /// True while the conversation is being read, if the members before it probably determine how the body is edited: the
+    /// model is one of them, and a stream of a dialect with an option for its usage has that option too. Clients that want
+    /// the usage write both behind the conversation; for the others the option will be added in front.
+    pub(in crate::request) fn has_known_edits(&self) -> bool {
+        let has_model = matches!(self.value(RequestMember::Model), MemberValue::Text(_));
+        let is_stream = self.value(RequestMember::Stream).boolean() == Some(true);
+        let lacks_option = self.shape.asks_usage && is_stream && !self.has_options;
+        self.field == RequestMember::Conversation && has_model && !lacks_option
     }
 
     /// True if the conversation has a thought without a signature.

@@ -253,3 +253,31 @@ fn text_in_any_script_and_with_blanks_between_tokens_is_taken() {
         assert_eq!(fault_of(body.as_bytes(), cut), None, "cut at {cut}");
     }
 }
+
+/// A preview needs the conversation to have begun, and the members before it.
+#[test]
+fn the_beginning_of_a_body_is_previewed_if_it_determines_the_edits() {
+    let preview = |dialect, body: &str| {
+        let mut scan = HeadScan::new(dialect);
+        scan.push(body.as_bytes()).unwrap();
+        scan.preview().map(|head| (head.model, head.stream, head.edits.len()))
+    };
+    let of_model = |model: &str, stream, edits| Some((model.to_owned(), stream, edits));
+    let (chat, messages) = (Dialect::Chat, Dialect::Messages);
+    for (dialect, body, want) in [
+        (chat, r#"{"model":"m","messages":[{"role":"user","content":"Hel"#, of_model("m", false, 1)),
+        (chat, r#"{"model":"m\u0041","user":"u","messages":["#, of_model("mA", false, 1)),
+        (chat, r#"{"model":"m","stream":false,"messages":["#, of_model("m", false, 1)),
+        (chat, r#"{"model":"m","stream":true,"stream_options":{},"messages":["#, of_model("m", true, 2)),
+        (chat, r#"{"model":"m","stream":true,"messages":["#, None),
+        (messages, r#"{"model":"m","stream":true,"messages":["#, of_model("m", true, 1)),
+        (chat, r#"{"messages":[{"role":"user","content":"Hel"#, None),
+        (chat, r#"{"model":4,"messages":["#, None),
+        (chat, r#"{"model":"m","stream":4,"messages":["#, None),
+        (chat, r#"{"model":"m""#, None),
+        (chat, r#"{"model":"m","messages":[],"user":"#, None),
+        (Dialect::Responses, r#"{"model":"m","stream":true,"input":["#, of_model("m", true, 1)),
+    ] {
+        assert_eq!(preview(dialect, body), want, "{body}");
+    }
+}
