@@ -16,9 +16,9 @@ use crate::plan;
 use crate::server::body::{BodyReader, HeldBody};
 use crate::upstream::request;
 
-/// Bytes that must still be awaited for a request to be sent while it arrives. What arrives within a turn of the worker is
-/// sent faster at once.
-const BYTES_LEFT_MIN: u64 = 256 << 10;
+/// Bytes that must still be awaited for a request to be sent while it arrives: several round trips of a connection that has
+/// just begun to send. A client on the same machine or network has most requests in the first read.
+const BYTES_LEFT_MIN: u64 = 64 << 10;
 
 /// The body of a request, as far as it has arrived.
 pub(super) struct Arrival<'a> {
