@@ -6,6 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::admin::Admin;
+use crate::support::figure::figure;
 use crate::support::gateway::{ADMIN_KEY, Setup};
 use crate::support::h2_frames::{FrameUpstream, Reaction};
 use crate::support::raw::Raw;
@@ -190,6 +191,38 @@ async fn an_upstream_never_gets_the_end_of_a_request_that_is_not_made() {
     assert!(connection.read(EARLY_BYTES).await);
     drop(upload);
     assert!(connection.request().await.is_none(), "the client has left");
+}
+
+/// Clients that stall hold connections to the upstream for as long as the gateway waits for them, and nobody else up.
+#[tokio::test]
+async fn stalled_uploads_release_their_upstream() {
+    const CLIENTS: usize = 40;
+    let (upstream, other) = (SlowUpstream::start().await, Upstream::start().await);
+    other.always(Answer::completion("ok"));
+    let yaml = messages(Yaml::new(), "up", &upstream).provider("other", other.base_url());
+    let gateway = Setup::new(&yaml).env("LLMGW_CLIENT_BODY_SECONDS", "3").start().await;
+    let (before, body) = (gateway.memory(), message("up/m", ""));
+    let (mut uploads, mut connections) = (Vec::new(), Vec::new());
+    for _ in 0..CLIENTS {
+        uploads.push(Upload::begin(&gateway, ADMIN_KEY, "/v1/messages", &body).await);
+        let mut connection = upstream.accept().await;
+        assert!(connection.read(EARLY_BYTES).await);
+        connections.push(connection);
+        assert_eq!(gateway.client().chat(chat::request("other/m")).await.status, 200);
+    }
+    // Each holds its first part, of which the upstream has read all.
+    let grown = (before.peak() >> 20, CLIENTS * FIRST_BYTES >> 20);
+    figure(
+        "duress",
+        format!("{CLIENTS} uploads that stall after 1 MiB: {} MiB, {} MiB of them bodies", grown.0, grown.1),
+    );
+    assert!(grown.0 < grown.1 as u64 * 3 / 2, "{grown:?} MiB");
+    for (mut upload, mut connection) in uploads.into_iter().zip(connections) {
+        let reply = upload.raw.reply().await;
+        assert_eq!(reply.status, 408, "{}", reply.text);
+        assert!(connection.request().await.is_none(), "the request was not cancelled");
+    }
+    assert_eq!(gateway.client().chat(chat::request("other/m")).await.status, 200);
 }
 
 /// A request fails over with its whole body. An upstream that ends the connection or answers before it has the request is
