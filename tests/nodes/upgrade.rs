@@ -158,7 +158,6 @@ async fn a_migration_that_excludes_a_release_waits_for_its_live_nodes_and_ends_t
     let mut older = node(&yaml, &database.url()).env("LLMGW_NODE_NAME", "n1").start().await;
     let newest = version(&database);
     database.query(UNDO);
-    // The program renews nothing without the columns that are undone.
     let live =
         format!("UPDATE nodes SET alive_until_ms = now_ms() + 600000, schema_version = {}", newest - UNDONE);
     database.query(&live);
@@ -166,10 +165,17 @@ async fn a_migration_that_excludes_a_release_waits_for_its_live_nodes_and_ends_t
     let text = newer.output_of(&["migrate"], 78).await;
     assert!(text.contains(": n1 (release") && text.contains("stop these nodes"), "{text}");
     assert_eq!(version(&database), newest - UNDONE);
-    // A node that is cut off, or stopped for a while.
+    // A node that is stopped for a while: it renews nothing.
+    older.signal(Signal::STOP);
+    wait::eventually("the stop of the node", async || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", older.pid())).unwrap();
+        status.contains("State:\tT").then_some(())
+    })
+    .await;
     database.query("UPDATE nodes SET alive_until_ms = 0");
     newer.output_of(&["migrate"], 0).await;
     assert_eq!(version(&database), newest);
+    older.signal(Signal::CONT);
     assert_eq!(older.exit().await.code(), Some(75), "{}", older.log());
     older.logs("a newer release has migrated the database").await;
     assert!(is_ready(&newer.start().await).await);
