@@ -1,9 +1,13 @@
 //! Large requests that are sent while they arrive: what the upstream gets before the client has sent the end, that it never
 //! gets the end of a request that is not made, and which requests wait for their end.
 
+use std::net::SocketAddr;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 
 use crate::support::admin::Admin;
 use crate::support::figure::figure;
@@ -15,6 +19,9 @@ use crate::support::{Answer, Gateway, Upstream, Yaml, chat, wait};
 /// The length of the prompt, and how much of the request a client sends at first.
 const PROMPT_BYTES: usize = 2 << 20;
 const FIRST_BYTES: usize = 1 << 20;
+/// The client is slow: the gateway waits for each of these pieces, and sooner or later for long enough.
+const PIECE_BYTES: usize = 64 << 10;
+const PAUSE: Duration = Duration::from_millis(10);
 /// What an upstream must have got of the first part: the last pieces may be on the way.
 const EARLY_BYTES: usize = 512 << 10;
 
@@ -99,9 +106,9 @@ struct Upload {
 
 impl Upload {
     /// Sends the head and the beginning of the body on a connection of its own.
-    async fn begin(gateway: &Gateway, key: &str, path: &str, body: &str) -> Self {
+    async fn begin(address: SocketAddr, key: &str, path: &str, body: &str) -> Self {
         let head = format!("{path} HTTP/1.1\r\nauthorization: Bearer {key}\r\nconnection: close");
-        Self::on(Raw::open(gateway.address()).await, &head, body).await
+        Self::on(Raw::open(address).await, &head, body).await
     }
 
     async fn on(mut raw: Raw, head: &str, body: &str) -> Self {
@@ -112,7 +119,10 @@ impl Upload {
         ))
         .await;
         let (first, rest) = body.as_bytes().split_at(FIRST_BYTES);
-        raw.send(first).await;
+        for piece in first.chunks(PIECE_BYTES) {
+            raw.send(piece).await;
+            tokio::time::sleep(PAUSE).await;
+        }
         Self { raw, rest: rest.to_vec() }
     }
 
@@ -140,7 +150,7 @@ async fn a_large_prompt_is_sent_while_it_arrives() {
     let upstream = SlowUpstream::start().await;
     let gateway = Gateway::start(&messages(Yaml::new(), "up", &upstream)).await;
     let body = message("up/m", r#","system":"Be brief.","stream":false"#);
-    let upload = Upload::begin(&gateway, ADMIN_KEY, "/v1/messages", &body).await;
+    let upload = Upload::begin(gateway.address(), ADMIN_KEY, "/v1/messages", &body).await;
     let mut connection = upstream.accept().await;
     assert!(connection.read(EARLY_BYTES).await);
     let answering = tokio::spawn(upload.finish());
@@ -171,7 +181,7 @@ async fn an_upstream_never_gets_the_end_of_a_request_that_is_not_made() {
         (r#","model":"other/m""#, 200, Some(&other)),
         (r#","fallback_timeout_ms":60000"#, 200, Some(&upstream)),
     ] {
-        let upload = Upload::begin(&gateway, ADMIN_KEY, "/v1/messages", &message("up/m", end)).await;
+        let upload = Upload::begin(gateway.address(), ADMIN_KEY, "/v1/messages", &message("up/m", end)).await;
         let mut connection = upstream.accept().await;
         assert!(connection.read(EARLY_BYTES).await, "{end}");
         let answering = tokio::spawn(upload.finish());
@@ -186,7 +196,7 @@ async fn an_upstream_never_gets_the_end_of_a_request_that_is_not_made() {
         assert_eq!(status, want, "{end}: {text}");
         assert!(connection.request().await.is_none(), "{end}: the request was not cancelled");
     }
-    let upload = Upload::begin(&gateway, ADMIN_KEY, "/v1/messages", &message("up/m", "")).await;
+    let upload = Upload::begin(gateway.address(), ADMIN_KEY, "/v1/messages", &message("up/m", "")).await;
     let mut connection = upstream.accept().await;
     assert!(connection.read(EARLY_BYTES).await);
     drop(upload);
@@ -200,16 +210,22 @@ async fn stalled_uploads_release_their_upstream() {
     let (upstream, other) = (SlowUpstream::start().await, Upstream::start().await);
     other.always(Answer::completion("ok"));
     let yaml = messages(Yaml::new(), "up", &upstream).provider("other", other.base_url());
-    let gateway = Setup::new(&yaml).env("LLMGW_CLIENT_BODY_SECONDS", "3").start().await;
+    let gateway = Setup::new(&yaml).env("LLMGW_CLIENT_BODY_SECONDS", "5").start().await;
     let (before, body) = (gateway.memory(), message("up/m", ""));
-    let (mut uploads, mut connections) = (Vec::new(), Vec::new());
+    let mut beginning = JoinSet::new();
     for _ in 0..CLIENTS {
-        uploads.push(Upload::begin(&gateway, ADMIN_KEY, "/v1/messages", &body).await);
-        let mut connection = upstream.accept().await;
-        assert!(connection.read(EARLY_BYTES).await);
-        connections.push(connection);
+        let (address, body) = (gateway.address(), body.clone());
+        beginning.spawn(async move { Upload::begin(address, ADMIN_KEY, "/v1/messages", &body).await });
+    }
+    let mut connections = Vec::new();
+    for _ in 0..CLIENTS {
+        connections.push(upstream.accept().await);
         assert_eq!(gateway.client().chat(chat::request("other/m")).await.status, 200);
     }
+    for connection in &mut connections {
+        assert!(connection.read(EARLY_BYTES).await);
+    }
+    let uploads = beginning.join_all().await;
     // Each holds its first part, of which the upstream has read all.
     let grown = (before.peak() >> 20, CLIENTS * FIRST_BYTES >> 20);
     figure(
@@ -233,7 +249,7 @@ async fn what_an_upstream_does_before_the_end_decides_nothing() {
     let yaml = messages(messages(Yaml::new(), "p0", &first), "p1", &second);
     let gateway = Gateway::start(&yaml.endpoint("line", &[("p0", "m"), ("p1", "m")])).await;
     for early in ["nothing", "closes", "answers"] {
-        let upload = Upload::begin(&gateway, ADMIN_KEY, "/v1/messages", &message("line", "")).await;
+        let upload = Upload::begin(gateway.address(), ADMIN_KEY, "/v1/messages", &message("line", "")).await;
         let mut connection = first.accept().await;
         assert!(connection.read(EARLY_BYTES).await, "{early}");
         match early {
@@ -268,14 +284,14 @@ async fn a_large_prompt_is_sent_over_http2_while_it_arrives_and_cancelled_with_i
     let text = "x".repeat(PROMPT_BYTES);
     let body =
         format!(r#"{{"model":"up/m","stream":false,"messages":[{{"role":"user","content":"{text}"}}]}}"#);
-    let upload = Upload::begin(&gateway, ADMIN_KEY, "/v1/chat/completions", &body).await;
+    let upload = Upload::begin(gateway.address(), ADMIN_KEY, "/v1/chat/completions", &body).await;
     upstream.until("the beginning", |counts| counts.data_bytes > EARLY_BYTES).await;
     assert_eq!(upstream.counts().requests, 0);
     let (status, text) = upload.finish().await;
     assert_eq!(status, 200, "{text}");
     let counts = upstream.counts();
     assert_eq!((counts.requests, counts.data_bytes), (1, body.len() - "up/".len()), "{counts:?}");
-    let upload = Upload::begin(&gateway, ADMIN_KEY, "/v1/chat/completions", &body).await;
+    let upload = Upload::begin(gateway.address(), ADMIN_KEY, "/v1/chat/completions", &body).await;
     upstream.until("the second", |counts| counts.data_bytes > body.len() + EARLY_BYTES).await;
     drop(upload);
     let counts = upstream.until("the reset", |counts| counts.resets == 1).await;
@@ -341,7 +357,7 @@ async fn a_request_waits_for_its_end_if_the_end_may_decide() {
         ("a quota", &limited.key, format!(r#"{{"model":"up/m","stream":false,{messages}}}"#), 429),
     ];
     for (name, key, body, want) in rows {
-        let upload = Upload::begin(&gateway, key, "/v1/chat/completions", &body).await;
+        let upload = Upload::begin(gateway.address(), key, "/v1/chat/completions", &body).await;
         // Served after the beginning of the upload has been read.
         assert_eq!(gateway.client().chat(chat::request("up/m")).await.status, 200);
         let (status, text) = upload.finish().await;

@@ -17,8 +17,11 @@ use crate::server::body::{BodyReader, HeldBody};
 use crate::upstream::request;
 
 /// Bytes that must still be awaited for a request to be sent while it arrives: several round trips of a connection that has
-/// just begun to send. A client on the same machine or network has most requests in the first read.
+/// just begun to send.
 const BYTES_LEFT_MIN: u64 = 64 << 10;
+/// Time for which the body must have been waited for, in microseconds. One from the same network arrives in less, and is sent
+/// in fewer and larger writes at once.
+const WAITED_US_MIN: u64 = 5_000;
 
 /// The body of a request, as far as it has arrived.
 pub(super) struct Arrival<'a> {
@@ -107,6 +110,7 @@ impl BodyReader for Arrival<'_> {
         match &mut self.early {
             Early::No => {}
             Early::Undecided if bytes_left < BYTES_LEFT_MIN => self.early = Early::No,
+            Early::Undecided if body.waited_us < WAITED_US_MIN => {}
             Early::Undecided => {
                 let Some(head) = self.scan.preview() else { return };
                 let bytes = body.bytes().saturating_add(bytes_left);
