@@ -227,7 +227,7 @@ async fn stalled_uploads_release_their_upstream() {
     }
     let uploads = beginning.join_all().await;
     // Each holds its first part, of which the upstream has read all.
-    let grown = (before.peak() >> 20, CLIENTS * FIRST_BYTES >> 20);
+    let grown = (before.peak() >> 20, (CLIENTS * FIRST_BYTES) >> 20);
     figure(
         "duress",
         format!("{CLIENTS} uploads that stall after 1 MiB: {} MiB, {} MiB of them bodies", grown.0, grown.1),
