@@ -275,8 +275,8 @@ impl HeadScan {
         self.facts(Extent::Whole)
     }
 
-    /// Returns the facts that have been read, while the conversation is being read and if the members before it, the model
-    /// among them, probably determine how the body is edited. Later members may still contradict them.
+    /// Returns the facts that have been read, once the conversation has begun and if the members so far, the model among
+    /// them, probably determine how the body is edited. Later members may still contradict them.
     pub fn preview(&self) -> Option<Head> {
         let Self { dialect, fields, path, .. } = self;
         if path.is_some() || !fields.has_known_edits() {

@@ -224,14 +224,16 @@ impl Fields {
         self.values.get(field as usize).copied().unwrap_or_default()
     }
 
-    /// True while the conversation is being read, if the members before it probably determine how the body is edited: the
-    /// model is one of them, and a stream of a dialect with an option for its usage has that option too. Clients that want
-    /// the usage write both behind the conversation; for the others the option will be added in front.
+    /// True once the conversation has begun, if the members so far probably determine how the body is edited: the model is
+    /// one of them, and a stream of a dialect with an option for its usage has that option too. Clients that want the usage
+    /// write both behind the conversation; for the others the option will be added in front.
     pub(in crate::request) fn has_known_edits(&self) -> bool {
         let has_model = matches!(self.value(RequestMember::Model), MemberValue::Text(_));
+        let has_begun = self.field == RequestMember::Conversation
+            || self.value(RequestMember::Conversation) != MemberValue::Absent;
         let is_stream = self.value(RequestMember::Stream).boolean() == Some(true);
         let lacks_option = self.shape.asks_usage && is_stream && !self.has_options;
-        self.field == RequestMember::Conversation && has_model && !lacks_option
+        has_begun && has_model && !lacks_option
     }
 
     /// True if the conversation has a thought without a signature.

@@ -254,7 +254,7 @@ fn text_in_any_script_and_with_blanks_between_tokens_is_taken() {
     }
 }
 
-/// A preview needs the conversation to have begun, and the members before it.
+/// A preview needs the model and the beginning of the conversation.
 #[test]
 fn the_beginning_of_a_body_is_previewed_if_it_determines_the_edits() {
     let preview = |dialect, body: &str| {
@@ -275,7 +275,10 @@ fn the_beginning_of_a_body_is_previewed_if_it_determines_the_edits() {
         (chat, r#"{"model":4,"messages":["#, None),
         (chat, r#"{"model":"m","stream":4,"messages":["#, None),
         (chat, r#"{"model":"m""#, None),
-        (chat, r#"{"model":"m","messages":[],"user":"#, None),
+        (chat, r#"{"model":"m","messages":[],"user":"#, of_model("m", false, 2)),
+        (chat, r#"{"messages":[],"model":"m","user":"#, of_model("m", false, 2)),
+        (chat, r#"{"model":"m","messages":[],"stream":true,"user":"#, None),
+        (messages, r#"{"model":"m","messages":[],"tools":["#, of_model("m", false, 1)),
         (Dialect::Responses, r#"{"model":"m","stream":true,"input":["#, of_model("m", true, 1)),
     ] {
         assert_eq!(preview(dialect, body), want, "{body}");
