@@ -25,7 +25,7 @@ const WAITED_US_MIN: u64 = 5_000;
 
 /// The body of a request, as far as it has arrived.
 pub(super) struct Arrival<'a> {
-    authorized: AuthorizedRequest<'a>,
+    authorized: &'a AuthorizedRequest<'a>,
     scan: HeadScan,
     early: Early,
 }
@@ -39,7 +39,7 @@ enum Early {
 }
 
 impl<'a> Arrival<'a> {
-    pub(super) fn new(authorized: AuthorizedRequest<'a>, scan: HeadScan) -> Self {
+    pub(super) fn new(authorized: &'a AuthorizedRequest<'a>, scan: HeadScan) -> Self {
         Self { authorized, scan, early: Early::Undecided }
     }
 
@@ -66,7 +66,7 @@ impl<'a> Arrival<'a> {
     fn begin(&self, mut head: Head, body: &HeldBody, bytes: u64) -> Option<EarlySend> {
         let authorized = self.authorized;
         let worker = authorized.worker();
-        inference::override_by_headers(&mut head, authorized);
+        inference::override_by_headers(&mut head, *authorized);
         // Until the rest is read, all of it is taken for text.
         head.input = Rc::new(InputSize { text_bytes: bytes, ..InputSize::default() });
         let (route, _) = authorized.select(&head);

@@ -278,7 +278,7 @@ pub(super) async fn read(
         Some(call) => HeadScan::of_gemini(of_path(call)?),
         None => HeadScan::new(authorized.dialect),
     };
-    let mut arrival = Arrival::new(authorized, scan);
+    let mut arrival = Arrival::new(&authorized, scan);
     let headers = &authorized.request.headers;
     let mut body = body::read(limits, headers, incoming, bytes_max, &mut arrival).await?;
     authorized.exchange.note_body(&body);
