@@ -22,7 +22,7 @@ const FIRST_BYTES: usize = 1 << 20;
 /// The client is slow: the gateway waits for each of these pieces, and sooner or later for long enough.
 const PIECE_BYTES: usize = 64 << 10;
 const PAUSE: Duration = Duration::from_millis(10);
-/// What an upstream must have got of the first part: the last pieces may be on the way.
+/// The part of this that must have reached the upstream; the last pieces may still be on their way.
 const EARLY_BYTES: usize = 512 << 10;
 
 /// An upstream over HTTP/1.1 whose connections the test reads and writes itself.
@@ -203,7 +203,8 @@ async fn an_upstream_never_gets_the_end_of_a_request_that_is_not_made() {
     assert!(connection.request().await.is_none(), "the client has left");
 }
 
-/// Clients that stall hold connections to the upstream for as long as the gateway waits for them, and nobody else up.
+/// A client that stalls holds a connection to the upstream for as long as the gateway waits for it, and delays no other
+/// client.
 #[tokio::test]
 async fn stalled_uploads_release_their_upstream() {
     const CLIENTS: usize = 40;

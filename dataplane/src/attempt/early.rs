@@ -1,8 +1,8 @@
 //! A request that is sent while its body arrives from the client, before it is certain that it will be made.
 //!
-//! A large prompt takes long to arrive, and as long again to be sent. Once the members before the conversation are read,
-//! the first target of the route is probably the one that gets the request, so its bytes go there as they arrive. The last
-//! piece is held back until the ordinary path has come to the same request: an upstream cannot act on a request whose end
+//! A large prompt takes long to arrive, and as long again to be sent. Once the model is read and the conversation has
+//! begun, the first target of the route is probably the one that gets the request, so its bytes go there as they arrive.
+//! The last piece is held back until the ordinary path has come to the same request: an upstream cannot act on a request whose end
 //! it does not have. So nothing depends on the guess. Quotas, circuits and the record are those of any other request, and
 //! if the guess was wrong, the request is cancelled and another is sent from the kept body.
 
@@ -19,7 +19,7 @@ use shared::routing::{ProviderInstance, Target};
 use crate::adapt::TargetRequest;
 use crate::server::io::ConnectionState;
 use crate::upstream::arriving::ArrivingBody;
-use crate::upstream::request::{JSON, JSON_OR_EVENTS, RequestKind, UpstreamRequest};
+use crate::upstream::request::{JSON, JSON_OR_EVENTS, RequestKind, UpstreamRequest, length_of};
 use crate::upstream::{self, SendError, UpstreamResponse, Upstreams};
 
 /// A request whose end is held back.
@@ -50,7 +50,7 @@ impl std::fmt::Debug for EarlySend {
     }
 }
 
-/// What a request consists of whose body has begun to arrive.
+/// The parts of a request whose body has begun to arrive.
 #[derive(Debug)]
 pub(crate) struct EarlyRequest<'a> {
     pub(crate) target: &'a Target,
@@ -68,8 +68,8 @@ impl EarlySend {
     pub(crate) fn begin(upstreams: &Rc<Upstreams>, early: EarlyRequest<'_>) -> Self {
         let EarlyRequest { target, request, bytes_left, forwarded, request_id, client } = early;
         let TargetRequest { path, segments, .. } = request;
-        let bytes: u64 = segments.iter().map(|segment| segment.len() as u64).sum();
-        let body = Rc::new(ArrivingBody::new(bytes.saturating_add(bytes_left), segments));
+        let bytes = length_of(&segments).saturating_add(bytes_left);
+        let body = Rc::new(ArrivingBody::new(bytes, segments));
         let (upstreams, provider) = (Rc::clone(upstreams), Arc::clone(&target.provider));
         let (own_path, own_body, of_model) = (path.clone(), Rc::clone(&body), target.model.headers.to_vec());
         let sending = async move {

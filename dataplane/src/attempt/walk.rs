@@ -390,8 +390,7 @@ impl<'a> Walk<'a> {
         let mut params = match request {
             Ok(request) => {
                 record.adapted(request.reader.adapted_from(), request.reader.names(), &request.members);
-                let rendered = request.segments.iter().map(|segment| segment.len() as u64).sum();
-                memory.shrink_to(if is_adapted { rendered } else { 0 });
+                memory.shrink_to(if is_adapted { request::length_of(&request.segments) } else { 0 });
                 self.params(target, request, *next)
             }
             Err(rejection) => {

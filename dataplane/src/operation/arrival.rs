@@ -88,11 +88,10 @@ impl<'a> Arrival<'a> {
             return None;
         }
         let Ok(Draft::Ready(request)) = adapt::draft(routed, target) else { return None };
-        let arrived: u64 = body.segments.iter().map(|segment| segment.len() as u64).sum();
         let early = EarlyRequest {
             target,
             request,
-            bytes_left: bytes.saturating_sub(arrived),
+            bytes_left: bytes.saturating_sub(request::length_of(&body.segments)),
             forwarded: request::forwarded(authorized.dialect, &authorized.request.headers),
             request_id: authorized.exchange.request_id.clone(),
             client: &authorized.exchange.caller.connection,

@@ -5,6 +5,8 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
+use super::request::length_of;
+
 /// A body of known length whose segments arrive one by one. They are kept: a request that its first connection does not
 /// process is sent again on another one.
 #[derive(Debug)]
@@ -51,8 +53,7 @@ impl ArrivingBody {
     /// Adds the last segments: all those of `whole` after the ones that have arrived. Returns false, and abandons the
     /// body, if it is not the beginning of `whole`, or differs from it in length.
     pub(crate) fn complete(&self, whole: &[Bytes]) -> bool {
-        let length: u64 = whole.iter().map(|segment| segment.len() as u64).sum();
-        let rest = if length == self.bytes { self.rest_of(whole) } else { None };
+        let rest = if length_of(whole) == self.bytes { self.rest_of(whole) } else { None };
         let end = if rest.is_some() { End::Reached } else { End::Abandoned };
         self.change(|state| {
             state.segments.extend(rest.into_iter().flatten());

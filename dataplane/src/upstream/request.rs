@@ -276,7 +276,7 @@ impl UpstreamRequest<'_> {
         if let Some(arriving) = &self.arriving {
             return arriving.bytes();
         }
-        self.segments.iter().map(|segment| segment.len() as u64).sum()
+        length_of(&self.segments)
     }
 }
 
@@ -342,6 +342,11 @@ fn is_allowed_in_responses(name: &str) -> bool {
     )
 }
 
+/// Returns the length of a body in bytes.
+pub(crate) fn length_of(segments: &[Bytes]) -> u64 {
+    segments.iter().map(|segment| segment.len() as u64).sum()
+}
+
 /// Body of an outgoing request, sent segment by segment.
 #[derive(Debug)]
 pub(crate) struct SegmentedBody {
@@ -358,8 +363,7 @@ enum Source {
 
 impl SegmentedBody {
     pub(crate) fn new(segments: Vec<Bytes>) -> Self {
-        let bytes_left = segments.iter().map(|segment| segment.len() as u64).sum();
-        Self { source: Source::Whole(segments.into_iter()), bytes_left }
+        Self { bytes_left: length_of(&segments), source: Source::Whole(segments.into_iter()) }
     }
 
     fn arriving(body: Rc<ArrivingBody>) -> Self {
