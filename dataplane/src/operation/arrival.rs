@@ -66,7 +66,7 @@ impl<'a> Arrival<'a> {
     fn begin(&self, mut head: Head, body: &HeldBody, bytes: u64) -> Option<EarlySend> {
         let authorized = self.authorized;
         let worker = authorized.worker();
-        inference::override_by_headers(&mut head, *authorized);
+        inference::override_by_headers(&mut head, authorized);
         // Until the rest is read, all of it is taken for text.
         head.input = Rc::new(InputSize { text_bytes: bytes, ..InputSize::default() });
         let (route, _) = authorized.select(&head);

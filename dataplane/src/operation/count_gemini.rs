@@ -21,7 +21,7 @@ use crate::server::body::Inbound;
 
 /// Handles one request.
 pub(crate) async fn serve(
-    authorized: AuthorizedRequest<'_>,
+    authorized: &AuthorizedRequest<'_>,
     incoming: Inbound,
 ) -> Result<Response<ResponseBody>, Fault> {
     let bytes_max = authorized.worker().process.settings.body_bytes_max.min(BODY_BYTES_MAX);

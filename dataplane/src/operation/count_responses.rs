@@ -25,7 +25,7 @@ use crate::upstream::request::forwarded;
 
 /// Handles one request.
 pub(crate) async fn serve(
-    authorized: AuthorizedRequest<'_>,
+    authorized: &AuthorizedRequest<'_>,
     incoming: Inbound,
 ) -> Result<Response<ResponseBody>, Fault> {
     let worker = authorized.worker();

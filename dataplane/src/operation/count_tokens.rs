@@ -38,7 +38,7 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// Handles one request.
 pub(crate) async fn serve(
-    authorized: AuthorizedRequest<'_>,
+    authorized: &AuthorizedRequest<'_>,
     incoming: Inbound,
 ) -> Result<Response<ResponseBody>, Fault> {
     let bytes_max = authorized.worker().process.settings.body_bytes_max.min(BODY_BYTES_MAX);
@@ -90,7 +90,7 @@ pub(crate) async fn serve(
 /// Counts with a `target` that speaks the client's protocol, by a request of these headers and pieces, and returns its
 /// answer. Returns `None` if the answer is unusable, and an error if the upstream rejected the request itself.
 pub(super) async fn counted_natively(
-    authorized: AuthorizedRequest<'_>,
+    authorized: &AuthorizedRequest<'_>,
     target: &Target,
     path: PathAndQuery,
     request: (&[(HeaderName, HeaderValue)], Vec<Bytes>),
@@ -117,7 +117,7 @@ pub(super) async fn counted_natively(
 /// Counts with a `target` of another dialect and returns the count. `segments` are the pieces of the request. Any refusal returns `None`, and the client gets an estimate: it may be due to the adaptation, or to a
 /// model that cannot count.
 pub(super) async fn counted_adapted(
-    authorized: AuthorizedRequest<'_>,
+    authorized: &AuthorizedRequest<'_>,
     target: &Target,
     routed: RoutedRequest<'_>,
     segments: &[Bytes],
@@ -136,7 +136,7 @@ pub(super) async fn counted_adapted(
 /// Sends a counting request, given as headers and body segments, and reads the answer. Returns `None` on failure or
 /// timeout.
 async fn ask(
-    authorized: AuthorizedRequest<'_>,
+    authorized: &AuthorizedRequest<'_>,
     target: &Target,
     path: PathAndQuery,
     (forwarded, segments): (&[(HeaderName, HeaderValue)], Vec<Bytes>),

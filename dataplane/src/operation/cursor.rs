@@ -16,7 +16,7 @@ use crate::server::body::HeldBody;
 
 /// Turns `body`, which is no chat request because of `error`, into one, if it is such a body and the endpoint accepts it.
 pub(super) async fn head(
-    authorized: AuthorizedRequest<'_>,
+    authorized: &AuthorizedRequest<'_>,
     body: &mut HeldBody,
     error: ScanError,
 ) -> Result<Box<Head>, Fault> {

@@ -43,7 +43,7 @@ const X_AFFINITY_KEY: HeaderName = HeaderName::from_static("x-llmgw-affinity-key
 const X_FALLBACK_TIMEOUT_MS: HeaderName = HeaderName::from_static("x-llmgw-fallback-timeout-ms");
 
 /// An authorized request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct AuthorizedRequest<'a> {
     /// The time at which its key was accepted.
     pub(crate) started: Instant,
@@ -62,7 +62,7 @@ pub(crate) struct AuthorizedRequest<'a> {
 
 /// Handles one request.
 pub(crate) async fn serve(
-    authorized: AuthorizedRequest<'_>,
+    authorized: &AuthorizedRequest<'_>,
     incoming: Inbound,
 ) -> Result<Response<ResponseBody>, Fault> {
     let worker = authorized.worker();
@@ -93,7 +93,7 @@ fn answers_in_events(head: &Head) -> bool {
 
 /// Answers with the plan of a request instead of executing it.
 pub(crate) async fn explain(
-    authorized: AuthorizedRequest<'_>,
+    authorized: &AuthorizedRequest<'_>,
     incoming: Inbound,
 ) -> Result<Response<ResponseBody>, Fault> {
     let worker = authorized.worker();
@@ -266,7 +266,7 @@ pub(super) struct Arrived {
 
 /// Reads the body and scans it for the fields that determine the route.
 pub(super) async fn read(
-    authorized: AuthorizedRequest<'_>,
+    authorized: &AuthorizedRequest<'_>,
     incoming: Inbound,
     bytes_max: u64,
 ) -> Result<Arrived, Fault> {
@@ -278,7 +278,7 @@ pub(super) async fn read(
         Some(call) => HeadScan::of_gemini(of_path(call)?),
         None => HeadScan::new(authorized.dialect),
     };
-    let mut arrival = Arrival::new(&authorized, scan);
+    let mut arrival = Arrival::new(authorized, scan);
     let headers = &authorized.request.headers;
     let mut body = body::read(limits, headers, incoming, bytes_max, &mut arrival).await?;
     authorized.exchange.note_body(&body);
@@ -323,7 +323,7 @@ const BACKGROUND: &str =
 
 /// Same as `read`, for a multipart form.
 async fn read_form(
-    authorized: AuthorizedRequest<'_>,
+    authorized: &AuthorizedRequest<'_>,
     incoming: Inbound,
     bytes_max: u64,
 ) -> Result<Arrived, Fault> {
@@ -351,7 +351,7 @@ fn of_form_fault(fault: FormFault) -> Fault {
 }
 
 /// Headers take precedence over the same fields in the body (FAIL-2).
-pub(super) fn override_by_headers(head: &mut Head, authorized: AuthorizedRequest<'_>) {
+pub(super) fn override_by_headers(head: &mut Head, authorized: &AuthorizedRequest<'_>) {
     if !authorized.has_own {
         return;
     }

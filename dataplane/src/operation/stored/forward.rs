@@ -35,7 +35,7 @@ use crate::upstream::{self, UpstreamBody, UpstreamResponse};
 
 /// An operation on a stored response.
 pub(super) struct StoredCall<'a> {
-    pub(super) authorized: AuthorizedRequest<'a>,
+    pub(super) authorized: &'a AuthorizedRequest<'a>,
     /// The instance that stores the response, with the key that made it.
     pub(super) provider: Arc<ProviderInstance>,
     pub(super) id: &'a str,
@@ -69,7 +69,7 @@ impl StoredCall<'_> {
     }
 
     fn record(&self) -> Result<Record, Fault> {
-        let AuthorizedRequest { exchange, snapshot, access, request, .. } = self.authorized;
+        let AuthorizedRequest { exchange, snapshot, access, request, .. } = *self.authorized;
         let worker = self.authorized.worker();
         let opening = Opening {
             started: self.authorized.started,
@@ -127,7 +127,7 @@ impl StoredCall<'_> {
     }
 
     async fn send(&self, path: PathAndQuery) -> Result<UpstreamResponse, Fault> {
-        let AuthorizedRequest { exchange, request, .. } = self.authorized;
+        let AuthorizedRequest { exchange, request, .. } = *self.authorized;
         let request = UpstreamRequest {
             provider: Arc::clone(&self.provider),
             kind: self.kind,

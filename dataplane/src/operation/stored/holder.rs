@@ -23,7 +23,7 @@ pub(super) fn id_of(segment: &str) -> Result<Cow<'_, str>, Fault> {
 
 /// Returns the provider instance, with the key, that made the caller's response with this ID.
 pub(super) async fn holder(
-    authorized: AuthorizedRequest<'_>,
+    authorized: &AuthorizedRequest<'_>,
     id: &str,
 ) -> Result<Arc<ProviderInstance>, Fault> {
     let (tables, access) = (&authorized.worker().process.response_affinity, authorized.access);
@@ -51,7 +51,7 @@ pub(super) async fn holder(
 }
 
 /// Checks that the caller may use the instance, and that it serves stored responses.
-fn usable(authorized: AuthorizedRequest<'_>, instance: &ProviderInstance) -> Result<(), Fault> {
+fn usable(authorized: &AuthorizedRequest<'_>, instance: &ProviderInstance) -> Result<(), Fault> {
     let id = &instance.id;
     if !authorized.access.may_use(instance) {
         let message = format!(

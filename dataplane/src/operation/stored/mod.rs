@@ -21,7 +21,7 @@ use crate::upstream::request::RequestKind;
 
 /// Handles one request.
 pub(crate) async fn serve(
-    authorized: AuthorizedRequest<'_>,
+    authorized: &AuthorizedRequest<'_>,
     StoredPath { id, part }: StoredPath<'_>,
     incoming: Inbound,
 ) -> Result<Response<ResponseBody>, Fault> {

@@ -41,7 +41,7 @@ impl KnownOperation {
 /// caller must still be allowed to use this target through the selector; target order and circuits are ignored, because
 /// no other target has the operation.
 pub(in crate::operation) fn holder(
-    authorized: AuthorizedRequest<'_>,
+    authorized: &AuthorizedRequest<'_>,
     head: &Head,
     body: &HeldBody,
 ) -> Result<(KnownOperation, Route), Fault> {

@@ -33,7 +33,7 @@ use wire::request::Head;
 
 /// Handles one request.
 pub(crate) async fn serve(
-    authorized: AuthorizedRequest<'_>,
+    authorized: &AuthorizedRequest<'_>,
     incoming: Inbound,
 ) -> Result<Response<ResponseBody>, Fault> {
     let Arrived { head, body, .. } =
@@ -45,7 +45,7 @@ pub(crate) async fn serve(
 }
 
 async fn start(
-    authorized: AuthorizedRequest<'_>,
+    authorized: &AuthorizedRequest<'_>,
     head: Box<Head>,
     body: HeldBody,
 ) -> Result<Response<ResponseBody>, Fault> {
@@ -61,7 +61,7 @@ async fn start(
 
 /// Returns the answer to a start that a target has accepted.
 fn started(
-    authorized: AuthorizedRequest<'_>,
+    authorized: &AuthorizedRequest<'_>,
     served: Served,
     mut record: Record,
 ) -> Result<Response<ResponseBody>, Fault> {

@@ -32,7 +32,7 @@ use crate::upstream::{self, UpstreamBody, UpstreamResponse};
 
 /// Handles one request.
 pub(super) async fn serve(
-    authorized: AuthorizedRequest<'_>,
+    authorized: &AuthorizedRequest<'_>,
     head: &Head,
     body: HeldBody,
 ) -> Result<Response<ResponseBody>, Fault> {
@@ -53,7 +53,7 @@ pub(super) async fn serve(
 }
 
 struct VideoPoll<'a> {
-    authorized: AuthorizedRequest<'a>,
+    authorized: &'a AuthorizedRequest<'a>,
     known: &'a KnownOperation,
     target: &'a Target,
     vendor: Vendor,
