@@ -2,9 +2,9 @@
 //!
 //! A large prompt takes long to arrive, and as long again to be sent. Once the model is read and the conversation has
 //! begun, the first target of the route is probably the one that gets the request, so its bytes go there as they arrive.
-//! The last piece is held back until the ordinary path has come to the same request: an upstream cannot act on a request whose end
-//! it does not have. So nothing depends on the guess. Quotas, circuits and the record are those of any other request, and
-//! if the guess was wrong, the request is cancelled and another is sent from the kept body.
+//! The last piece is held back until the ordinary path has come to the same request: an upstream cannot act on a request
+//! whose end it does not have. So nothing depends on the guess. Quotas, circuits and the record are those of any other
+//! request, and if the guess was wrong, the request is cancelled and another is sent from the kept body.
 
 use std::pin::Pin;
 use std::rc::Rc;
