@@ -265,19 +265,20 @@ async fn a_rejected_credential_raises_an_alert_until_it_is_accepted() {
     watched.resolved().await;
 }
 
-/// The client certificate of one provider ends in 10 days, that of the other in 30.
+/// The client certificate of one provider is replaced by one that ends in 10 days; that of the other ends in 30.
 #[tokio::test]
 async fn a_client_certificate_that_expires_raises_an_alert_until_a_renewed_one_is_read() {
     let (folder, clients) = (tempfile::tempdir().unwrap(), ClientAuthority::new());
     let tls = |name: &str, days: u64| {
         format!("tls:\n{}", clients.issue_for_days("a.test", days).write(folder.path(), name))
     };
-    let yaml = Yaml::new().provider_with("soon", "https://localhost:9/v1", &tls("soon", 10)).provider_with(
+    let yaml = Yaml::new().provider_with("soon", "https://localhost:9/v1", &tls("soon", 40)).provider_with(
         "later",
         "https://localhost:9/v1",
         &tls("later", 30),
     );
     let watched = Watched::of(Gateway::start(&yaml).await, "certificate_expiring").await;
+    clients.issue_for_days("a.test", 10).write(folder.path(), "soon");
     let alert = watched.opened().await;
     assert_eq!(alert["object"], "soon");
     assert!((9.9..=10.0).contains(&figure(&alert, "left_days")), "{alert}");
