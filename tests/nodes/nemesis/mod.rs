@@ -2,7 +2,7 @@
 //! is compared with what the database says: hard limits are never exceeded and can be used up, each completed answer has one
 //! record, a revoked key is refused, and changes happen once and in one order.
 //!
-//! `.ci/run nemesis` runs 20 rounds of each row, and prints what they did. To run some by hand:
+//! `.ci/run nemesis` runs 12 rounds of each row, and prints what they did. To run some by hand:
 //! `cargo test --test main nodes::nemesis -- --ignored --nocapture --test-threads=1`. `LLMGW_NEMESIS_ROUNDS=500` runs more rounds,
 //! `LLMGW_NEMESIS_FIRST=37` starts with another seed.
 
